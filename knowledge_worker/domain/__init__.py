@@ -1,0 +1,1 @@
+"""Nouns and rules; nothing here reads or writes anything."""

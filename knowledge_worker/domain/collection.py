@@ -1,0 +1,121 @@
+"""A collection as the store keeps it, and what its state means (specification §5)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class CollectionKind(StrEnum):
+    """Where a collection's documents come from."""
+
+    DECLARED = "declared"
+    MANAGED = "managed"
+
+
+class CollectionStatus(StrEnum):
+    """Whether a collection can be searched, and how truly."""
+
+    PENDING = "pending"
+    READY = "ready"
+    STALE = "stale"
+    ORPHANED = "orphaned"
+
+
+class GenerationState(StrEnum):
+    """What a generation is for."""
+
+    BUILDING = "building"
+    SERVING = "serving"
+
+
+class Generation(BaseModel):
+    """All chunks of one model and one chunker version.
+
+    Attributes:
+        id: unique over all collections; later generations have larger ids.
+        number: 1, 2, … within the collection; never used again.
+        slot: 0 or 1, which of a document's two marks says whether it is settled in this generation.
+        dimensions: of every vector; None until the first answer of the model.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int
+    number: int
+    slot: int
+    model: str
+    dimensions: int | None
+    chunker: str
+    state: GenerationState
+
+
+class DocumentCounts(BaseModel):
+    """Documents of a collection by status."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pending: int = 0
+    ready: int = 0
+    failed: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.pending + self.ready + self.failed
+
+
+class Collection(BaseModel):
+    """A collection's row with its generations and counts: one honest state.
+
+    Attributes:
+        key: surrogate key; a deleted and re-created name is another one.
+        declaration: fingerprint of the declaration that passes run under; None for a managed collection.
+        error: why the newest pass failed; readable until one succeeds.
+        failures: failed passes in a row.
+        retry_at: when the next attempt may be made.
+        broken: a configuration error ended it; nothing is tried until it is declared anew.
+        incomplete: reasons of the newest pass that could not read everything.
+        notice: what waits for a person, such as held-back deletions.
+        synced_at: end of the last successful pass.
+        requested: sync requests ever made; ``done`` of them are answered.
+        running: the worker that holds the collection now.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    key: int
+    name: str
+    kind: CollectionKind
+    title: str | None
+    description: str | None
+    stored_status: CollectionStatus
+    trusted: bool
+    declaration: str | None
+    resync_ms: int | None
+    error: str | None
+    failures: int
+    retry_at: datetime | None
+    failed_at: datetime | None
+    broken: bool
+    incomplete: tuple[str, ...] = ()
+    notice: str | None
+    synced_at: datetime | None
+    requested: int
+    done: int
+    running: str | None
+    updated_at: datetime
+    serving: Generation | None
+    building: Generation | None
+    documents: DocumentCounts = Field(default_factory=DocumentCounts)
+    chunks: int = 0
+
+    @property
+    def status(self) -> CollectionStatus:
+        """``pending`` until something is served, ``stale`` while another generation is written."""
+        if self.stored_status is CollectionStatus.ORPHANED:
+            return CollectionStatus.ORPHANED
+        if self.serving is None:
+            return CollectionStatus.PENDING
+        return CollectionStatus.STALE if self.building is not None else CollectionStatus.READY

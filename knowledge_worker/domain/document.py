@@ -1,0 +1,234 @@
+"""A document as a source or a caller hands it over, checked and made storable (rules 14, 42, 45)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias, cast
+
+from pydantic import BaseModel, ConfigDict
+
+from knowledge_worker.domain.limits import CONTENT_MAX_CHARS, ID_MAX_CHARS
+from knowledge_worker.errors import InvalidInputError
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_INVISIBLE = re.compile("[\\s\u200b-\u200f\u2060-\u2064\ufeff\u00ad\u180e]*")
+_METADATA_MAX_DEPTH = 64
+
+JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
+
+
+class DocumentStatus(StrEnum):
+    """What became of a document's newest content."""
+
+    PENDING = "pending"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentInput:
+    """What a source yields or a caller puts; checked by :func:`checked_document`, not here."""
+
+    id: str
+    content: str
+    title: str | None = None
+    source: str | None = None
+    metadata: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedDocument:
+    """A document that can be stored.
+
+    Attributes:
+        hash: :func:`content_hash` of ``content``.
+        details_hash: over title and source; a change of either makes the document pending again.
+        warnings: what was replaced to make it storable.
+    """
+
+    id: str
+    content: str
+    title: str | None
+    source: str | None
+    metadata: dict[str, JSON]
+    hash: str
+    details_hash: str
+    metadata_hash: str
+    warnings: tuple[str, ...] = ()
+
+
+class Document(BaseModel):
+    """A stored document."""
+
+    model_config = ConfigDict(frozen=True)
+
+    collection: str
+    id: str
+    title: str | None
+    source: str | None
+    metadata: dict[str, object]
+    status: DocumentStatus
+    error: str | None
+    warnings: tuple[str, ...]
+    hash: str
+    content: str | None
+    updated_at: datetime
+
+
+def content_hash(text: str) -> str:
+    """SHA-256 of ``text`` in UTF-8, as 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def is_blank(text: str) -> bool:
+    """Whether ``text`` is empty, white space or invisible characters only (rule 29)."""
+    return _INVISIBLE.fullmatch(text) is not None
+
+
+def storable(text: str) -> str:
+    """``text`` with NUL and lone surrogates, which no PostgreSQL text can hold, as U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def checked_id(value: object) -> str:
+    """Check a document id.
+
+    Raises:
+        InvalidInputError: empty, over 255 characters, not text, or with NUL or a lone surrogate.
+    """
+    if not isinstance(value, str):
+        raise InvalidInputError("A document id is text.", field="id")
+    if not value:
+        raise InvalidInputError("A document id is not empty.", field="id")
+    if len(value) > ID_MAX_CHARS:
+        raise InvalidInputError(f"A document id has at most {ID_MAX_CHARS} characters.", field="id")
+    if _UNSTORABLE.search(value):
+        raise InvalidInputError("A document id has no NUL and no lone surrogate.", field="id")
+    return value
+
+
+def shown_id(value: object) -> str:
+    """A document id, however wrong, in a form that any log can hold."""
+    text = value if isinstance(value, str) else f"<{type(value).__name__}>"
+    return text[:ID_MAX_CHARS].encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+
+
+def checked_document(item: object, *, content_min_chars: int = 0) -> CheckedDocument:
+    """Check one item of a source or one document of a caller and make it storable.
+
+    Args:
+        item: a :class:`DocumentInput` or a mapping with the same keys.
+        content_min_chars: 0 for sources, 1 for managed documents.
+
+    Returns:
+        The document with its hashes; NUL and lone surrogates in its texts are U+FFFD, each with a warning.
+
+    Raises:
+        InvalidInputError: ``field`` says which part breaks a rule; the message never holds content.
+    """
+    values = _values(item)
+    identifier = checked_id(values.get("id"))
+    raw = values.get("content")
+    if not isinstance(raw, str):
+        raise InvalidInputError("The content is no text.", field="content")
+    if len(raw) < content_min_chars:
+        raise InvalidInputError("The content is empty.", field="content")
+    if len(raw) > CONTENT_MAX_CHARS:
+        raise InvalidInputError(
+            f"The content has {len(raw)} characters; at most {CONTENT_MAX_CHARS} are allowed.", field="content"
+        )
+    warnings: list[str] = []
+    content = _clean(raw, "content", warnings)
+    title = _optional_text(values, "title", warnings)
+    source = _optional_text(values, "source", warnings)
+    metadata = _metadata(values.get("metadata"), warnings)
+    return CheckedDocument(
+        id=identifier,
+        content=content,
+        title=title,
+        source=source,
+        metadata=metadata,
+        hash=content_hash(content),
+        details_hash=content_hash(json.dumps([title, source])),
+        metadata_hash=content_hash(json.dumps([metadata, warnings], sort_keys=True)),
+        warnings=tuple(warnings),
+    )
+
+
+def _values(item: object) -> Mapping[str, object]:
+    if isinstance(item, DocumentInput):
+        return {
+            "id": item.id,
+            "content": item.content,
+            "title": item.title,
+            "source": item.source,
+            "metadata": item.metadata,
+        }
+    if isinstance(item, Mapping):
+        return cast("Mapping[str, object]", item)
+    raise InvalidInputError(f"A document is a mapping or a DocumentInput, not {type(item).__name__}.")
+
+
+def _clean(text: str, field: str, warnings: list[str]) -> str:
+    cleaned = storable(text)
+    if cleaned != text:
+        warnings.append(f"{field}: NUL or lone surrogates became U+FFFD")
+    return cleaned
+
+
+def _optional_text(values: Mapping[str, object], field: str, warnings: list[str]) -> str | None:
+    value = values.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidInputError(f"The {field} is no text.", field=field)
+    return _clean(value, field, warnings)
+
+
+def _metadata(value: object, warnings: list[str]) -> dict[str, JSON]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidInputError("The metadata is no JSON object.", field="metadata")
+    replaced: list[bool] = []
+    plain = _plain_json(cast("Mapping[object, object]", value), replaced, depth=0)
+    if replaced:
+        warnings.append("metadata: NUL or lone surrogates became U+FFFD")
+    return cast("dict[str, JSON]", plain)
+
+
+def _plain_json(value: object, replaced: list[bool], *, depth: int) -> JSON:
+    if depth > _METADATA_MAX_DEPTH:
+        raise InvalidInputError(f"The metadata is nested deeper than {_METADATA_MAX_DEPTH} levels.", field="metadata")
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            if not math.isfinite(value):
+                raise InvalidInputError("The metadata holds a number that JSON cannot.", field="metadata")
+            return value
+        case str():
+            cleaned = storable(value)
+            if cleaned != value:
+                replaced.append(True)
+            return cleaned
+        case Mapping():
+            entries = cast("Mapping[object, object]", value)
+            plain: dict[str, JSON] = {}
+            for key, entry in entries.items():
+                if not isinstance(key, str):
+                    raise InvalidInputError("The metadata has a key that is no text.", field="metadata")
+                plain[cast("str", _plain_json(key, replaced, depth=depth))] = _plain_json(entry, replaced, depth=depth + 1)
+            return plain
+        case list() | tuple():
+            parts = cast("list[object] | tuple[object, ...]", value)
+            return [_plain_json(part, replaced, depth=depth + 1) for part in parts]
+        case _:
+            raise InvalidInputError(f"The metadata holds a {type(value).__name__}, which JSON cannot.", field="metadata")

@@ -1,0 +1,179 @@
+"""Every promise that can be kept by another implementation.
+
+The store's promises are in :mod:`knowledge_worker.store.protocol`; contract suites for all of them are in
+:mod:`knowledge_worker.testing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knowledge_worker.domain.document import DocumentInput
+
+Vectors = NDArray[np.float32]
+Purpose = Literal["document", "query"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embeddings:
+    """The answer to one :meth:`EmbeddingModel.embed`.
+
+    Attributes:
+        vectors: float32, shape ``(len(texts), dimensions)``, rows in the order of the texts, each of unit length.
+        tokens: what the provider counted; 0 where it does not count.
+        calls: HTTP requests that were made; 0 for a local model.
+    """
+
+    vectors: Vectors
+    tokens: int = 0
+    calls: int = 1
+
+
+@runtime_checkable
+class EmbeddingModel(Protocol):
+    """Texts to vectors. An implementation is safe to use from several threads and makes no retries of its own."""
+
+    @property
+    def id(self) -> str:
+        """``<provider>/<model>``; stored with every generation, so it changes when the vectors would."""
+        ...
+
+    @property
+    def dimensions(self) -> int | None:
+        """Of every vector, or None when only an answer tells."""
+        ...
+
+    @property
+    def max_inputs(self) -> int:
+        """The most texts of one :meth:`embed`."""
+        ...
+
+    def embed(self, texts: Sequence[str], *, purpose: Purpose, timeout_ms: int) -> Embeddings:
+        """Embed ``texts``.
+
+        Args:
+            texts: 1 to ``max_inputs`` strings, none of them blank.
+            purpose: some models embed a query differently from a document.
+            timeout_ms: the call is given up after it.
+
+        Raises:
+            EmbeddingRejectedError: the provider refuses a text (400, 413, 422); the same text fails again.
+            EmbeddingUnavailableError: no answer in time, a rate limit, a 5xx, wrong or missing vectors.
+        """
+        ...
+
+
+class ModelResolver(Protocol):
+    """``"<provider>/<model id>"`` to a model."""
+
+    def resolve(self, model: str) -> EmbeddingModel:
+        """The model of that name; the same object for the same name.
+
+        Raises:
+            ConfigurationError: no such provider, no key, an extra is missing; the message says what to do.
+        """
+        ...
+
+
+class SourceContext(Protocol):
+    """What a source may tell and ask while it is read."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the pass was asked to stop."""
+        ...
+
+    def raise_if_cancelled(self) -> None:
+        """Raise PassCancelledError when the pass was asked to stop."""
+        ...
+
+    def on_error(self, error: BaseException | str) -> None:
+        """Report something that was skipped; the pass goes on. Counted and shown with the pass."""
+        ...
+
+    def incomplete(self, reason: str) -> None:
+        """Say that a transient failure kept documents out of this read: nothing is deleted by this pass."""
+        ...
+
+
+Item = DocumentInput | dict[str, object]
+Items = Iterable[Item] | AsyncIterable[Item]
+
+
+@runtime_checkable
+class KnowledgeSource(Protocol):
+    """Yields the whole set of its documents on every read."""
+
+    @property
+    def kind(self) -> str:
+        """A word for people and logs, such as ``folder``."""
+        ...
+
+    @property
+    def trusted(self) -> bool:
+        """Whether only the application's owners can write what it yields."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Text that differs when the declaration differs; equal in every process that runs the same code."""
+        ...
+
+    def check(self) -> None:
+        """Check the configuration without reading documents.
+
+        Raises:
+            ConfigurationError: it can never work as it is declared.
+        """
+        ...
+
+    def documents(self, context: SourceContext) -> Iterable[object]:
+        """Yield every document once, as ``DocumentInput`` or a mapping of its fields, without holding them all."""
+        ...
+
+
+class LockState(Enum):
+    """What became of a try for a lock."""
+
+    OURS = auto()
+    TAKEN = auto()
+    UNREACHABLE = auto()
+
+
+class Locks(Protocol):
+    """Try-locks with a lifetime; they save work, the fence in PostgreSQL keeps it right."""
+
+    def acquire(self, key: str, token: str, *, lifetime_ms: int) -> LockState:
+        """Take ``key`` if nobody holds it, or if ``token`` holds it already; never waits."""
+        ...
+
+    def renew(self, key: str, token: str, *, lifetime_ms: int) -> LockState:
+        """Prolong it; a key that vanished is set again, another token's is left alone (TAKEN)."""
+        ...
+
+    def release(self, key: str, token: str) -> None:
+        """Remove it if ``token`` holds it; never raises."""
+        ...
+
+
+class WorkQueue(Protocol):
+    """Wakes workers. A nudge may be lost and may come twice; it never raises."""
+
+    def nudge_sync(self, collection: str) -> bool:
+        """Ask some worker to look at the collection; False when the nudge could not be sent."""
+        ...
+
+    def nudge_embed(self, collection: str, *, helpers: int) -> bool:
+        """Ask up to ``helpers`` workers to embed what is pending; False when that could not be sent."""
+        ...
+
+
+Clock = Callable[[], datetime]
+"""Aware, UTC. Without one the database's clock counts, so that replicas agree."""
