@@ -92,6 +92,7 @@ class Collection(BaseModel):
     description: str | None
     stored_status: CollectionStatus
     trusted: bool
+    model: str
     declaration: str | None
     resync_ms: int | None
     error: str | None

@@ -225,10 +225,14 @@ def _plain_json(value: object, replaced: list[bool], *, depth: int) -> JSON:
             for key, entry in entries.items():
                 if not isinstance(key, str):
                     raise InvalidInputError("The metadata has a key that is no text.", field="metadata")
-                plain[cast("str", _plain_json(key, replaced, depth=depth))] = _plain_json(entry, replaced, depth=depth + 1)
+                plain[cast("str", _plain_json(key, replaced, depth=depth))] = _plain_json(
+                    entry, replaced, depth=depth + 1
+                )
             return plain
         case list() | tuple():
             parts = cast("list[object] | tuple[object, ...]", value)
             return [_plain_json(part, replaced, depth=depth + 1) for part in parts]
         case _:
-            raise InvalidInputError(f"The metadata holds a {type(value).__name__}, which JSON cannot.", field="metadata")
+            raise InvalidInputError(
+                f"The metadata holds a {type(value).__name__}, which JSON cannot.", field="metadata"
+            )

@@ -20,8 +20,8 @@ RESULTS_DEFAULT: Final = 5
 RESULTS_MAX: Final = 20
 RESULT_MAX_CHARS: Final = 20_000
 QUERY_MAX_CHARS: Final = 1000
-HALFVEC_MAX_DIMENSIONS: Final = 4000
-"""pgvector stores and indexes ``halfvec`` up to this many dimensions."""
+DIMENSIONS_MAX: Final = 3900
+"""A vector in half precision must fit into one page of PostgreSQL (8 160 bytes) beside the rest of its row."""
 
 
 class Limits(BaseModel):
@@ -34,14 +34,20 @@ class Limits(BaseModel):
     retry_max_ms: int = Field(default=300_000, ge=1, description="The longest wait after a failure.")
     quota_retry_ms: int = Field(default=900_000, ge=1, description="The shortest wait after exhausted credit.")
     tick_ms: int = Field(default=5_000, ge=100, description="How often beat asks what is due.")
-    managed_poll_ms: int = Field(default=60_000, ge=100, description="How often a worker looks at each managed collection.")
+    managed_poll_ms: int = Field(
+        default=60_000, ge=100, description="How often a worker looks at each managed collection."
+    )
     embed_timeout_ms: int = Field(default=60_000, ge=1, description="An embedding call without an answer is given up.")
     query_timeout_ms: int = Field(default=15_000, ge=1, description="The same for the embedding of a query.")
     embed_batch_size: int = Field(default=64, ge=1, le=2048, description="Passages in one embedding call.")
     embed_concurrency: int = Field(default=8, ge=1, description="How many tasks may embed one collection at once.")
     claim_documents: int = Field(default=32, ge=1, description="Documents a worker claims at once.")
-    claim_ms: int = Field(default=120_000, ge=500, description="How long claimed documents stay claimed without renewing.")
+    claim_ms: int = Field(
+        default=120_000, ge=500, description="How long claimed documents stay claimed without renewing."
+    )
     claim_deaths: int = Field(default=3, ge=1, description="A document that took this many workers with it is failed.")
     read_batch: int = Field(default=500, ge=1, description="Documents compared and stored in one transaction.")
-    progress_timeout_ms: int = Field(default=1_800_000, ge=1000, description="A pass that moves nothing for so long is ended.")
+    progress_timeout_ms: int = Field(
+        default=1_800_000, ge=1000, description="A pass that moves nothing for so long is ended."
+    )
     passes_kept: int = Field(default=100, ge=1, description="Recorded passes kept for each collection.")

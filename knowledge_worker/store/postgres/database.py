@@ -1,0 +1,207 @@
+"""Connections: one engine a process, library errors made ours, the server checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import psycopg
+from sqlalchemy import Connection, Engine, RowMapping, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from knowledge_worker.errors import ConfigurationError, KnowledgeError, ServerUnusableError, ServiceUnavailableError
+from knowledge_worker.ports import Clock
+
+POSTGRES_MIN_VERSION: Final = 15
+PGVECTOR_MIN_VERSION: Final = (0, 8)
+IDLE_IN_TRANSACTION_TIMEOUT_MS: Final = 30_000
+"""A worker stopped inside a transaction holds its locks no longer than this (it then finds its session ended)."""
+
+NOW: Final = "coalesce(cast(:now as timestamptz), clock_timestamp())"
+"""The time every due decision uses: the database's, so that replicas agree; a test's clock passes ``now``."""
+
+
+class Database:
+    """A pool of connections to one PostgreSQL.
+
+    Args:
+        url: ``postgresql://user:password@host:port/name``; a driver in it is replaced by psycopg.
+        pool_size: connections kept and used at once by this process.
+        clock: replaces the database's clock, for tests.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 10, clock: Clock | None = None) -> None:
+        self._clock = clock
+        self.engine = _engine(url, pool_size)
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        """One transaction: committed at the end, rolled back on any error.
+
+        Raises:
+            ServiceUnavailableError: the server does not answer or closed the connection.
+        """
+        with _translated(), self.engine.begin() as connection:
+            yield Transaction(connection, self._now())
+
+    @contextmanager
+    def session(self) -> Generator[Session]:
+        """One connection kept over several transactions, for temporary tables."""
+        with _translated(), self.engine.connect() as connection:
+            yield Session(connection, self._now)
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self.engine.dispose()
+
+    def _now(self) -> object:
+        return self._clock() if self._clock else None
+
+
+class Transaction:
+    """What a step may do inside its transaction; every statement may use ``:now``."""
+
+    def __init__(self, connection: Connection, now: object) -> None:
+        self._connection = connection
+        self._now = now
+
+    def rows(self, sql: str, **values: Any) -> Sequence[RowMapping]:
+        """Run a statement and return its rows."""
+        return self._connection.execute(text(sql), {"now": self._now, **values}).mappings().all()
+
+    def row(self, sql: str, **values: Any) -> RowMapping | None:
+        """Run a statement that returns at most one row."""
+        return self._connection.execute(text(sql), {"now": self._now, **values}).mappings().one_or_none()
+
+    def value(self, sql: str, **values: Any) -> Any:
+        """Run a statement and return the first column of its first row, or None."""
+        return self._connection.execute(text(sql), {"now": self._now, **values}).scalar()
+
+    def run(self, sql: str, **values: Any) -> int:
+        """Run a statement and return how many rows it touched."""
+        return self._connection.execute(text(sql), {"now": self._now, **values}).rowcount
+
+    @property
+    def sqlalchemy(self) -> Connection:
+        """The SQLAlchemy connection, for Alembic."""
+        return self._connection
+
+    @property
+    def driver(self) -> psycopg.Connection[Any]:
+        """The psycopg connection, for COPY."""
+        return cast("psycopg.Connection[Any]", self._connection.connection.driver_connection)
+
+
+class Session:
+    """A connection over several transactions."""
+
+    def __init__(self, connection: Connection, now: Any) -> None:
+        self._connection = connection
+        self._now = now
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        """The same as :meth:`Database.transaction`, on this connection."""
+        with _translated(), self._connection.begin():
+            yield Transaction(self._connection, self._now())
+
+
+def check_server(url: str) -> None:
+    """Connect once and say in one line what makes the server unusable.
+
+    Raises:
+        ServiceUnavailableError: it does not answer.
+        ServerUnusableError: it is too old, or pgvector is missing or too old.
+    """
+    engine = _engine(url, 1)
+    try:
+        with _translated(), engine.connect() as connection:
+            version = int(cast("str", connection.execute(text("show server_version_num")).scalar()))
+            if version < POSTGRES_MIN_VERSION * 10_000:
+                raise ServerUnusableError(
+                    f"PostgreSQL {version // 10_000} is too old: {POSTGRES_MIN_VERSION} or newer is needed."
+                )
+            row = connection.execute(
+                text(
+                    "select coalesce(installed_version, default_version) from pg_available_extensions "
+                    "where name = 'vector'"
+                )
+            ).scalar()
+            if row is None:
+                raise ServerUnusableError(
+                    "This PostgreSQL has no pgvector: install pgvector 0.8 or newer on the server (extension vector)."
+                )
+            numbers = tuple(int(part) for part in str(row).split(".")[:2] if part.isdigit())
+            if numbers < PGVECTOR_MIN_VERSION:
+                raise ServerUnusableError(
+                    f"pgvector {row} is too old: 0.8 or newer is needed; update it on the server, "
+                    "then run: ALTER EXTENSION vector UPDATE."
+                )
+    finally:
+        engine.dispose()
+
+
+def shown_address(url: str) -> str:
+    """Host, port and database of ``url``, without user and password."""
+    parts = make_url(url)
+    host = parts.query.get("host") or parts.host or "localhost"
+    return f"{host}:{parts.port or 5432}/{parts.database or ''}"
+
+
+def _engine(url: str, pool_size: int) -> Engine:
+    try:
+        parts = make_url(url)
+    except ArgumentError:
+        raise ConfigurationError(
+            "KNOWLEDGE_DATABASE_URL is no database address: postgresql://user:password@host:5432/name is expected."
+        ) from None
+    if parts.get_backend_name() not in ("postgresql", "postgres"):
+        raise ConfigurationError(
+            f"KNOWLEDGE_DATABASE_URL names {parts.get_backend_name()}: only postgresql:// addresses are possible."
+        )
+    engine = create_engine(
+        parts.set(drivername="postgresql+psycopg"),
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_pre_ping=True,
+        pool_recycle=1800,
+        isolation_level="READ COMMITTED",
+        connect_args={"connect_timeout": 5, "application_name": "knowledge-worker"},
+    )
+    event.listen(engine, "connect", _prepare_connection)
+    return engine
+
+
+def _prepare_connection(connection: psycopg.Connection[Any], _record: object) -> None:
+    autocommit, connection.autocommit = connection.autocommit, True
+    try:
+        connection.execute(
+            "select set_config('idle_in_transaction_session_timeout', %s, false)", [str(IDLE_IN_TRANSACTION_TIMEOUT_MS)]
+        )
+    finally:
+        connection.autocommit = autocommit
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except KnowledgeError:
+        raise
+    except DBAPIError as error:
+        original = error.orig
+        if isinstance(original, psycopg.errors.UndefinedTable):
+            raise ServiceUnavailableError(
+                "The database has no tables of this version yet: run `knowledge-worker migrate`."
+            ) from error
+        if error.connection_invalidated or isinstance(original, psycopg.OperationalError | psycopg.InterfaceError):
+            raise ServiceUnavailableError(f"PostgreSQL does not answer: {_first_line(original)}") from error
+        raise
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise ServiceUnavailableError(f"PostgreSQL does not answer: {_first_line(error)}") from error
+
+
+def _first_line(error: object) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

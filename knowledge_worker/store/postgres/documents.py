@@ -1,0 +1,261 @@
+"""Documents: the comparison of a read with what is stored, and claims on those that wait to be embedded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from knowledge_worker.domain.collection import Generation
+from knowledge_worker.domain.document import CheckedDocument
+from knowledge_worker.domain.limits import Limits
+from knowledge_worker.domain.passes import PassCounts
+from knowledge_worker.store.postgres.database import NOW, Database, Session, Transaction
+from knowledge_worker.store.postgres.leases import check_guard
+from knowledge_worker.store.protocol import ClaimedDocument, DocumentStore, Guard, Reading
+
+_FIELDS = (
+    "document_id",
+    "title",
+    "source",
+    "metadata",
+    "content",
+    "chars",
+    "hash",
+    "details_hash",
+    "metadata_hash",
+    "owner",
+    "warnings",
+)
+
+_INCOMING = """
+    unnest(cast(:document_id as text[]), cast(:title as text[]), cast(:source as text[]), cast(:metadata as jsonb[]),
+      cast(:content as text[]), cast(:chars as int[]), cast(:hash as text[]), cast(:details_hash as text[]),
+      cast(:metadata_hash as text[]), cast(:owner as text[]), cast(:warnings as jsonb[]))
+    as n (document_id, title, source, metadata, content, chars, hash, details_hash, metadata_hash, owner, warnings)
+"""
+_WARNINGS = "array(select jsonb_array_elements_text(n.warnings))"
+
+
+class PostgresDocuments(DocumentStore):
+    """A row with ``settled_<slot>`` below a generation's id waits to be embedded in it: the table is the queue."""
+
+    def __init__(self, database: Database, limits: Limits) -> None:
+        self._database = database
+        self._limits = limits
+
+    def retry_failed(self, guard: Guard) -> int:
+        with self._database.transaction() as tx:
+            check_guard(tx, guard)
+            return tx.run(
+                f"""
+                update documents set status = 'pending', error = null, settled_0 = 0, settled_1 = 0, deaths = 0,
+                  updated_at = {NOW}
+                where collection_id = :key and status = 'failed'
+                """,
+                key=guard.key,
+            )
+
+    @contextmanager
+    def reading(self, guard: Guard) -> Generator[Reading]:
+        with self._database.session() as session:
+            with session.transaction() as tx:
+                tx.run("create temporary table if not exists seen (id bigint primary key)")
+                tx.run("truncate seen")
+                last = tx.value("select coalesce(max(id), 0) from documents where collection_id = :key", key=guard.key)
+            yield PostgresReading(session, guard, last_id=last)
+
+    def claim(
+        self, key: int, generation: Generation, *, token: str, limit: int, max_chars: int, alone: bool
+    ) -> list[ClaimedDocument]:
+        settled = f"settled_{generation.slot}"
+        with self._database.transaction() as tx:
+            rows = tx.rows(
+                f"""
+                with free as materialized (
+                  select id, {settled} as settled, chars from documents
+                  where collection_id = :key and {settled} < :generation
+                    and coalesce(claim_until < {NOW}, true)
+                    and (deaths > 0 or claim_until is not null) = :alone
+                  order by {settled}, id limit :limit for update skip locked
+                ), picked as (
+                  select id from (
+                    select id, coalesce(sum(chars) over (order by settled, id
+                      rows between unbounded preceding and 1 preceding), 0) before from free
+                  ) f where before < :max_chars
+                )
+                update documents d set claim_token = :token,
+                  claim_until = {NOW} + :claim * interval '1 millisecond',
+                  deaths = deaths + case when claim_until is null then 0 else 1 end
+                from picked where d.id = picked.id
+                returning d.id, d.document_id, d.version, d.content, d.title, d.source, d.deaths
+                """,
+                key=key,
+                generation=generation.id,
+                limit=1 if alone else limit,
+                max_chars=max_chars,
+                alone=alone,
+                token=token,
+                claim=self._limits.claim_ms,
+            )
+        return sorted((ClaimedDocument(**row) for row in rows), key=lambda document: document.id)
+
+    def unsettled(self, key: int, generation: Generation) -> int:
+        with self._database.transaction() as tx:
+            return tx.value(
+                f"""
+                select count(*) from documents
+                where collection_id = :key and settled_{generation.slot} < :generation
+                """,
+                key=key,
+                generation=generation.id,
+            )
+
+
+class PostgresReading(Reading):
+    """Keeps the keys of seen documents in a temporary table of one connection."""
+
+    def __init__(self, session: Session, guard: Guard, *, last_id: int) -> None:
+        self._session = session
+        self._guard = guard
+        self._last_id = last_id
+
+    def store(self, batch: Sequence[tuple[str, CheckedDocument]], *, kept_owners: frozenset[str]) -> PassCounts:
+        counts = PassCounts()
+        incoming: dict[str, tuple[str, CheckedDocument]] = {}
+        for owner, document in batch:
+            incoming.setdefault(document.id, (owner, document))
+        with self._session.transaction() as tx:
+            stored = {
+                row["document_id"]: row
+                for row in tx.rows(
+                    """
+                    select d.id, d.document_id, d.hash, d.details_hash, d.metadata_hash, d.owner, s.id is not null seen
+                    from documents d left join seen s on s.id = d.id
+                    where d.collection_id = :key and d.document_id = any(:ids)
+                    """,
+                    key=self._guard.key,
+                    ids=list(incoming),
+                )
+            }
+            seen: list[int] = []
+            new: list[tuple[str, CheckedDocument]] = []
+            changed: list[tuple[str, CheckedDocument]] = []
+            relabelled: list[tuple[str, CheckedDocument]] = []
+            for identifier, (owner, document) in incoming.items():
+                row = stored.get(identifier)
+                if row is None:
+                    new.append((owner, document))
+                    continue
+                if row["seen"] or (row["owner"] != owner and row["owner"] in kept_owners):
+                    continue
+                seen.append(row["id"])
+                if (row["hash"], row["details_hash"]) != (document.hash, document.details_hash):
+                    changed.append((owner, document))
+                elif (row["metadata_hash"], row["owner"]) != (document.metadata_hash, owner):
+                    relabelled.append((owner, document))
+                else:
+                    counts.unchanged += 1
+            if new or changed or relabelled:
+                check_guard(tx, self._guard)
+                seen += self._insert(tx, new)
+                self._update(tx, changed)
+                self._relabel(tx, relabelled)
+            if seen:
+                tx.run("insert into seen select unnest(cast(:ids as bigint[])) on conflict do nothing", ids=seen)
+        counts.added += len(new)
+        counts.changed += len(changed) + len(relabelled)
+        return counts
+
+    def vanished(self) -> tuple[int, int]:
+        with self._session.transaction() as tx:
+            tx.run("analyze seen")
+            row = tx.row(
+                """
+                select count(*) as before, count(*) filter (where s.id is null) as unseen
+                from documents d left join seen s on s.id = d.id
+                where d.collection_id = :key and d.id <= :last
+                """,
+                key=self._guard.key,
+                last=self._last_id,
+            )
+        assert row is not None
+        return row["before"], row["unseen"]
+
+    def delete_vanished(self) -> int:
+        with self._session.transaction() as tx:
+            check_guard(tx, self._guard)
+            return tx.value(
+                """
+                with gone as (
+                  delete from documents d where d.collection_id = :key and d.id <= :last
+                    and not exists (select from seen s where s.id = d.id) returning d.id
+                ), chunks_gone as (
+                  delete from chunks c using gone where c.document_id = gone.id
+                )
+                select count(*) from gone
+                """,
+                key=self._guard.key,
+                last=self._last_id,
+            )
+
+    def _insert(self, tx: Transaction, documents: list[tuple[str, CheckedDocument]]) -> list[int]:
+        if not documents:
+            return []
+        rows = tx.rows(
+            f"""
+            insert into documents (collection_id, {", ".join(_FIELDS)}, created_at, updated_at)
+            select :key, {", ".join(f"n.{name}" for name in _FIELDS[:-1])}, {_WARNINGS}, {NOW}, {NOW}
+            from {_INCOMING}
+            on conflict (collection_id, document_id) do nothing returning id
+            """,
+            key=self._guard.key,
+            **_columns(documents),
+        )
+        return [row["id"] for row in rows]
+
+    def _update(self, tx: Transaction, documents: list[tuple[str, CheckedDocument]]) -> None:
+        if not documents:
+            return
+        tx.run(
+            f"""
+            update documents d set title = n.title, source = n.source, metadata = n.metadata, content = n.content,
+              chars = n.chars, hash = n.hash, details_hash = n.details_hash, metadata_hash = n.metadata_hash,
+              owner = n.owner, warnings = {_WARNINGS}, version = d.version + 1, settled_0 = 0, settled_1 = 0,
+              status = 'pending', error = null, claim_token = null, claim_until = null, deaths = 0,
+              updated_at = {NOW}
+            from {_INCOMING} where d.collection_id = :key and d.document_id = n.document_id
+            """,
+            key=self._guard.key,
+            **_columns(documents),
+        )
+
+    def _relabel(self, tx: Transaction, documents: list[tuple[str, CheckedDocument]]) -> None:
+        if not documents:
+            return
+        tx.run(
+            f"""
+            update documents d set metadata = n.metadata, metadata_hash = n.metadata_hash, owner = n.owner,
+              warnings = {_WARNINGS}, updated_at = {NOW}
+            from {_INCOMING} where d.collection_id = :key and d.document_id = n.document_id
+            """,
+            key=self._guard.key,
+            **_columns(documents),
+        )
+
+
+def _columns(documents: Sequence[tuple[str, CheckedDocument]]) -> dict[str, list[object]]:
+    columns: dict[str, list[object]] = {name: [] for name in _FIELDS}
+    for owner, document in documents:
+        columns["document_id"].append(document.id)
+        columns["title"].append(document.title)
+        columns["source"].append(document.source)
+        columns["metadata"].append(json.dumps(document.metadata))
+        columns["content"].append(document.content)
+        columns["chars"].append(len(document.content))
+        columns["hash"].append(document.hash)
+        columns["details_hash"].append(document.details_hash)
+        columns["metadata_hash"].append(document.metadata_hash)
+        columns["owner"].append(owner)
+        columns["warnings"].append(json.dumps(document.warnings))
+    return columns

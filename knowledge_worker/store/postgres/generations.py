@@ -1,0 +1,221 @@
+"""Generations: begun, filled document by document, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pgvector import HalfVector
+from pgvector.psycopg import register_vector
+
+from knowledge_worker.domain.collection import Generation, GenerationState
+from knowledge_worker.domain.limits import DIMENSIONS_MAX
+from knowledge_worker.domain.passes import PassCounts
+from knowledge_worker.errors import ConfigurationError, EmbeddingUnavailableError
+from knowledge_worker.ports import Vectors
+from knowledge_worker.store.postgres.database import NOW, Database, Transaction
+from knowledge_worker.store.postgres.leases import check_guard
+from knowledge_worker.store.postgres.passes import add_counts
+from knowledge_worker.store.protocol import ClaimedDocument, GenerationStore, Guard, SettledDocument
+
+_COLUMNS = (
+    ("generation_id", "int8"),
+    ("document_id", "int8"),
+    ("ord", "int4"),
+    ("text", "text"),
+    ("text_hash", "bytea"),
+    ("title", "text"),
+    ("source", "text"),
+    ("section", "text[]"),
+    ("line_start", "int4"),
+    ("line_end", "int4"),
+    ("char_start", "int4"),
+    ("char_end", "int4"),
+    ("embedding", "halfvec"),
+)
+_COPY = f"copy chunks ({', '.join(name for name, _ in _COLUMNS)}) from stdin (format binary)"
+
+
+class PostgresGenerations(GenerationStore):
+    """Chunks of every generation in one table, found by generation first."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, guard: Guard, *, model: str, dimensions: int | None, chunker: str) -> Generation:
+        if dimensions is not None and dimensions > DIMENSIONS_MAX:
+            raise ConfigurationError(
+                f'The model "{model}" gives {dimensions} dimensions; at most {DIMENSIONS_MAX} can be stored.'
+            )
+        with self._database.transaction() as tx:
+            check_guard(tx, guard)
+            row = tx.row(
+                f"""
+                insert into generations (collection_id, number, slot, model, dimensions, chunker, created_at)
+                select c.id, c.last_number + 1, coalesce(1 - s.slot, 0), :model, :dimensions, :chunker, {NOW}
+                from collections c left join generations s on s.id = c.serving where c.id = :key
+                returning id, number, slot
+                """,
+                key=guard.key,
+                model=model,
+                dimensions=dimensions,
+                chunker=chunker,
+            )
+            assert row is not None
+            tx.run(
+                "update collections set building = :id, last_number = :number where id = :key",
+                key=guard.key,
+                id=row["id"],
+                number=row["number"],
+            )
+        return Generation(
+            id=row["id"],
+            number=row["number"],
+            slot=row["slot"],
+            model=model,
+            dimensions=dimensions,
+            chunker=chunker,
+            state=GenerationState.BUILDING,
+        )
+
+    def drop_others(self, guard: Guard, *, keep_building: bool) -> int:
+        with self._database.transaction() as tx:
+            check_guard(tx, guard)
+            if not keep_building:
+                tx.run("update collections set building = null where id = :key", key=guard.key)
+            gone = [
+                row["id"]
+                for row in tx.rows(
+                    """
+                    delete from generations g using collections c
+                    where c.id = :key and g.collection_id = c.id
+                      and g.id is distinct from c.serving and g.id is distinct from c.building
+                    returning g.id
+                    """,
+                    key=guard.key,
+                )
+            ]
+            if gone:
+                tx.run("delete from chunks where generation_id = any(:gone)", gone=gone)
+        return len(gone)
+
+    def kept_vectors(
+        self, generation: Generation, documents: Sequence[ClaimedDocument]
+    ) -> Mapping[int, Mapping[bytes, Vectors]]:
+        with self._database.transaction() as tx:
+            rows = tx.rows(
+                """
+                select document_id, text_hash, cast(embedding as real[]) as vector from chunks
+                where generation_id = :generation and document_id = any(:ids)
+                """,
+                generation=generation.id,
+                ids=[document.id for document in documents],
+            )
+        kept: dict[int, dict[bytes, Vectors]] = {}
+        for row in rows:
+            kept.setdefault(row["document_id"], {})[bytes(row["text_hash"])] = np.asarray(row["vector"], np.float32)
+        return kept
+
+    def settle(
+        self,
+        guard: Guard,
+        generation: Generation,
+        settled: Sequence[SettledDocument],
+        *,
+        token: str,
+        pass_id: int,
+        work: PassCounts,
+    ) -> int:
+        with self._database.transaction() as tx:
+            check_guard(tx, guard)
+            _fix_dimensions(tx, generation, settled)
+            held = {
+                row["id"]
+                for row in tx.rows(
+                    f"""
+                    update documents d set settled_{generation.slot} = :generation,
+                      status = case when n.error is null then 'ready' else 'failed' end, error = n.error,
+                      claim_token = null, claim_until = null, deaths = 0, updated_at = {NOW}
+                    from unnest(cast(:ids as bigint[]), cast(:versions as bigint[]), cast(:errors as text[]))
+                      as n (id, version, error)
+                    where d.id = n.id and d.version = n.version and d.claim_token = :token returning d.id
+                    """,
+                    generation=generation.id,
+                    token=token,
+                    ids=[one.document.id for one in settled],
+                    versions=[one.document.version for one in settled],
+                    errors=[one.error for one in settled],
+                )
+            }
+            kept = [one for one in settled if one.document.id in held]
+            if held:
+                tx.run(
+                    "delete from chunks where generation_id = :generation and document_id = any(:ids)",
+                    generation=generation.id,
+                    ids=list(held),
+                )
+                _copy(tx, generation, kept)
+            work.failed += sum(one.error is not None for one in kept)
+            add_counts(tx, pass_id, work)
+        return len(kept)
+
+
+def _fix_dimensions(tx: Transaction, generation: Generation, settled: Sequence[SettledDocument]) -> None:
+    sizes = {one.vectors.shape[1] for one in settled if one.vectors is not None and len(one.vectors)}
+    if not sizes:
+        return
+    expected = tx.value(
+        """
+        update generations set dimensions = coalesce(dimensions, :size) where id = :id returning dimensions
+        """
+        if generation.dimensions is None
+        else "select dimensions from generations where id = :id and :size > 0",
+        id=generation.id,
+        size=max(sizes),
+    )
+    if max(sizes) > DIMENSIONS_MAX:
+        raise ConfigurationError(
+            f'The model "{generation.model}" gives {max(sizes)} dimensions; at most {DIMENSIONS_MAX} can be stored.'
+        )
+    if sizes != {expected}:
+        raise EmbeddingUnavailableError(
+            f'The model "{generation.model}" answered vectors of {max(sizes)} dimensions; '
+            f"this generation has {expected}.",
+            calls=0,
+        )
+
+
+def _copy(tx: Transaction, generation: Generation, settled: Sequence[SettledDocument]) -> None:
+    if not any(one.chunks for one in settled):
+        return
+    connection: Any = tx.driver
+    if connection.adapters.types.get("halfvec") is None:
+        register_vector(connection)
+    with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+        copy.set_types([kind for _, kind in _COLUMNS])
+        for one in settled:
+            if not one.chunks:
+                continue
+            assert one.vectors is not None
+            vectors = one.vectors.astype(np.float16)
+            document = one.document
+            for embedded, vector in zip(one.chunks, vectors, strict=True):
+                chunk = embedded.chunk
+                copy.write_row(
+                    (
+                        generation.id,
+                        document.id,
+                        chunk.index,
+                        chunk.text,
+                        embedded.text_hash,
+                        document.title,
+                        document.source,
+                        list(chunk.section),
+                        chunk.line_start,
+                        chunk.line_end,
+                        chunk.start,
+                        chunk.end,
+                        HalfVector(vector),
+                    )
+                )
