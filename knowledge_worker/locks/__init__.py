@@ -1,1 +1,1 @@
-"""."""
+"""Leases: Redis for production, memory for tests."""

@@ -1,1 +1,1 @@
-"""."""
+"""Waking workers: Celery for production, a list for tests."""

@@ -1,1 +1,1 @@
-"""."""
+"""Celery entry points: they translate and leave."""
