@@ -1,1 +1,1 @@
-"""."""
+"""Documents from outside: folders, Git repositories and a user's own generators."""
