@@ -24,6 +24,7 @@
     │  ├─ CollectionNotAllowedError  outside the list of this agent, or orphaned
     │  └─ PreviousModelGoneError
     ├─ SourceError                   reading failed: the pass comes back on the backoff
+    │  └─ IncompleteReadError        something was missing while a new model waits for the whole
     ├─ EmbeddingError
     │  ├─ EmbeddingRejectedError     the provider refuses a text (400, 413, 422): fails the document
     │  └─ EmbeddingUnavailableError  no answer, a rate limit, a 5xx, garbage: fails the pass, documents stay pending
@@ -194,8 +195,7 @@ class PreviousModelGoneError(NotSearchableError):
 
     def __init__(self, name: str, model: str) -> None:
         super().__init__(
-            f'Knowledge collection "{name}" is being re-embedded; '
-            f'its previous model "{model}" is not available here.'
+            f'Knowledge collection "{name}" is being re-embedded; its previous model "{model}" is not available here.'
         )
 
 
@@ -203,6 +203,20 @@ class SourceError(KnowledgeError):
     """Reading a source failed; the pass comes back on the backoff and nothing is deleted."""
 
     code = "source"
+
+
+class IncompleteReadError(SourceError):
+    """A read missed something, so the generation being written is not complete and is not switched to.
+
+    Attributes:
+        reasons: what was missing, as the sources said.
+    """
+
+    code = "incomplete_read"
+
+    def __init__(self, reasons: tuple[str, ...]) -> None:
+        super().__init__(f"The read was incomplete, so the new model is not switched to yet: {'; '.join(reasons)}")
+        self.reasons = reasons
 
 
 class EmbeddingError(KnowledgeError):

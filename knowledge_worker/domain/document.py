@@ -94,6 +94,14 @@ def is_blank(text: str) -> bool:
 
 def storable(text: str) -> str:
     """``text`` with NUL and lone surrogates, which no PostgreSQL text can hold, as U+FFFD."""
+    # Almost every text is fine, and to encode it says so ten times faster than the pattern does.
+    if "\x00" not in text:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return text
     return _UNSTORABLE.sub("\ufffd", text)
 
 

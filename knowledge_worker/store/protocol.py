@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -180,10 +180,6 @@ class CollectionStore(Protocol):
         """One collection; without ``counts`` it costs one row."""
         ...
 
-    def chunk_count(self, key: int) -> int:
-        """Chunks of the served generation."""
-        ...
-
     def ensure_declared(self, declared: DeclaredCollection) -> None:
         """Store a declared collection that has no row yet; leaves others as they are."""
         ...
@@ -336,6 +332,10 @@ class GenerationStore(Protocol):
         """Delete every generation that is neither served nor (``keep_building``) being written."""
         ...
 
+    def drop_unused(self, key: int) -> int:
+        """Delete every generation that is neither served nor being written; safe at any time."""
+        ...
+
     def kept_vectors(
         self, generation: Generation, documents: Sequence[ClaimedDocument]
     ) -> Mapping[int, Mapping[bytes, Vectors]]:
@@ -431,15 +431,3 @@ class Store(Protocol):
     def close(self) -> None:
         """Close connections."""
         ...
-
-
-def batches(items: Iterator[tuple[str, CheckedDocument]], size: int) -> Iterator[list[tuple[str, CheckedDocument]]]:
-    """Group a stream without holding more than one group."""
-    batch: list[tuple[str, CheckedDocument]] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

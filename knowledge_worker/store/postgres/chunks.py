@@ -39,8 +39,8 @@ class PostgresChunks(ChunkStore):
                 min_score=-2.0 if min_score is None else min_score,
             )
         # Every collection has a row, matches or not, with what it serves in the snapshot of the search.
-        found = {row["key"]: (row["serving"], row["trusted"]) for row in rows}
-        if found != {key: (target.generation.id, target.trusted) for key, target in by_key.items()}:
+        found = {row["key"]: row["serving"] for row in rows}
+        if found != {key: target.generation.id for key, target in by_key.items()}:
             return None
         matches = [
             Match(
@@ -53,7 +53,7 @@ class PostgresChunks(ChunkStore):
                 source=row["source"],
                 section=tuple(row["section"]),
                 lines=(row["line_start"], row["line_end"]),
-                trusted=row["trusted"],
+                trusted=row["trusted"] and by_key[row["key"]].trusted,
             )
             for row in rows
             if row["ord"] is not None

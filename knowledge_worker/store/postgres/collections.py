@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from sqlalchemy import RowMapping
+
 from knowledge_worker.domain.collection import Collection, DocumentCounts
 from knowledge_worker.errors import ConfigurationError
 from knowledge_worker.store.postgres.database import NOW, Database, Transaction
@@ -24,24 +26,17 @@ class PostgresCollections(CollectionStore):
         with self._database.transaction() as tx:
             rows = tx.rows(f"{COLLECTIONS} order by c.name")
             counts = _counts(tx, [row["id"] for row in rows])
-        return [collection_of(row, counts.get(row["id"])) for row in rows]
+            chunks = _chunks(tx, rows)
+        return [collection_of(row, counts.get(row["id"]), chunks.get(row["id"], 0)) for row in rows]
 
     def find(self, name: str, *, counts: bool = True) -> Collection | None:
         with self._database.transaction() as tx:
             row = tx.row(f"{COLLECTIONS} where c.name = :name", name=name)
             if row is None:
                 return None
-            return collection_of(row, _counts(tx, [row["id"]]).get(row["id"]) if counts else None)
-
-    def chunk_count(self, key: int) -> int:
-        with self._database.transaction() as tx:
-            return tx.value(
-                """
-                select count(*) from chunks
-                where generation_id = (select coalesce(serving, building) from collections where id = :key)
-                """,
-                key=key,
-            )
+            if not counts:
+                return collection_of(row)
+            return collection_of(row, _counts(tx, [row["id"]]).get(row["id"]), _chunks(tx, [row]).get(row["id"], 0))
 
     def ensure_declared(self, declared: DeclaredCollection) -> None:
         with self._database.transaction() as tx:
@@ -93,6 +88,16 @@ def _counts(tx: Transaction, keys: list[int]) -> dict[int, DocumentCounts]:
         row["collection_id"]: DocumentCounts(pending=row["pending"], ready=row["ready"], failed=row["failed"])
         for row in tx.rows(COUNTS, keys=keys)
     }
+
+
+def _chunks(tx: Transaction, rows: Sequence[RowMapping]) -> dict[int, int]:
+    """Chunks of the generation that is served, or of the first one while it is written."""
+    shown = {row["s_id"] or row["b_id"]: row["id"] for row in rows if row["s_id"] or row["b_id"]}
+    counted = tx.rows(
+        "select generation_id, count(*) as chunks from chunks where generation_id = any(:ids) group by generation_id",
+        ids=list(shown),
+    )
+    return {shown[row["generation_id"]]: row["chunks"] for row in counted}
 
 
 def _register(tx: Transaction, node: str, queues: Sequence[str], declared: Sequence[DeclaredCollection]) -> None:

@@ -15,7 +15,7 @@ from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.errors import ConfigurationError, EmbeddingUnavailableError
 from knowledge_worker.ports import Vectors
 from knowledge_worker.store.postgres.database import NOW, Database, Transaction
-from knowledge_worker.store.postgres.leases import check_guard
+from knowledge_worker.store.postgres.leases import check_guard, lock_collection
 from knowledge_worker.store.postgres.passes import add_counts
 from knowledge_worker.store.protocol import ClaimedDocument, GenerationStore, Guard, SettledDocument
 
@@ -84,21 +84,12 @@ class PostgresGenerations(GenerationStore):
             check_guard(tx, guard)
             if not keep_building:
                 tx.run("update collections set building = null where id = :key", key=guard.key)
-            gone = [
-                row["id"]
-                for row in tx.rows(
-                    """
-                    delete from generations g using collections c
-                    where c.id = :key and g.collection_id = c.id
-                      and g.id is distinct from c.serving and g.id is distinct from c.building
-                    returning g.id
-                    """,
-                    key=guard.key,
-                )
-            ]
-            if gone:
-                tx.run("delete from chunks where generation_id = any(:gone)", gone=gone)
-        return len(gone)
+            return _drop_unused(tx, guard.key)
+
+    def drop_unused(self, key: int) -> int:
+        with self._database.transaction() as tx:
+            lock_collection(tx, key)
+            return _drop_unused(tx, key)
 
     def kept_vectors(
         self, generation: Generation, documents: Sequence[ClaimedDocument]
@@ -159,6 +150,24 @@ class PostgresGenerations(GenerationStore):
             work.failed += sum(one.error is not None for one in kept)
             add_counts(tx, pass_id, work)
         return len(kept)
+
+
+def _drop_unused(tx: Transaction, key: int) -> int:
+    gone = [
+        row["id"]
+        for row in tx.rows(
+            """
+            delete from generations g using collections c
+            where c.id = :key and g.collection_id = c.id
+              and g.id is distinct from c.serving and g.id is distinct from c.building
+            returning g.id
+            """,
+            key=key,
+        )
+    ]
+    if gone:
+        tx.run("delete from chunks where generation_id = any(:gone)", gone=gone)
+    return len(gone)
 
 
 def _fix_dimensions(tx: Transaction, generation: Generation, settled: Sequence[SettledDocument]) -> None:

@@ -23,8 +23,10 @@ class PostgresPasses(PassStore):
             add_counts(tx, pass_id, work.counts)
             if work.reports:
                 tx.run(
-                    f"update passes set reports = (reports || cast(:reports as text[]))[1:{REPORTS_KEPT}] where id = :id",
+                    "update passes set reports = (reports || cast(:reports as text[]))[1:cast(:kept as int)] "
+                    "where id = :id",
                     id=pass_id,
+                    kept=REPORTS_KEPT,
                     reports=work.reports,
                 )
 

@@ -58,7 +58,7 @@ UNSETTLED: Final = """
 """Whether a document of collection ``c`` waits to be embedded and nobody has it."""
 
 
-def collection_of(row: RowMapping, counts: DocumentCounts | None = None) -> Collection:
+def collection_of(row: RowMapping, counts: DocumentCounts | None = None, chunks: int = 0) -> Collection:
     """A row of :data:`COLLECTIONS` as a noun."""
     orphaned: bool = row["orphaned"]
     return Collection(
@@ -87,6 +87,7 @@ def collection_of(row: RowMapping, counts: DocumentCounts | None = None) -> Coll
         serving=generation_of(row, "s_", GenerationState.SERVING),
         building=generation_of(row, "b_", GenerationState.BUILDING),
         documents=counts or DocumentCounts(),
+        chunks=chunks,
     )
 
 

@@ -1,0 +1,104 @@
+"""Read the sources once and bring the stored documents in step with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from knowledge_worker.domain.document import CheckedDocument, content_hash
+from knowledge_worker.domain.passes import PassCounts
+from knowledge_worker.ports import KnowledgeSource
+from knowledge_worker.sources.reading import read_sources
+from knowledge_worker.store.protocol import Guard, Store, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadResult:
+    """What a read found out.
+
+    Attributes:
+        reasons: why it is incomplete; empty when it is complete.
+        notice: deletions that were held back and wait for a person.
+    """
+
+    reasons: tuple[str, ...]
+    notice: str | None
+
+
+def read_step(
+    *,
+    store: Store,
+    guard: Guard,
+    pass_id: int,
+    name: str,
+    sources: Sequence[KnowledgeSource],
+    max_delete_ratio: float | None,
+    deletes_confirmed: bool,
+    batch_size: int,
+    cancelled: Callable[[], bool],
+    progress: Callable[[], None],
+) -> ReadResult:
+    """Store what is new or changed as pending, delete what vanished from a complete read.
+
+    Raises:
+        SourceError: a source raised; nothing was deleted.
+        ConfigurationError: a source can never work as it is declared.
+        LeaseLostError, PassCancelledError: the work must stop.
+    """
+    owners = source_owners(sources)
+    read = read_sources(sources, collection=name, cancelled=cancelled)
+    recorded = PassCounts()
+    reports = 0
+    with store.documents.reading(guard) as reading:
+        for index, batch in _batches(read, batch_size):
+            kept = frozenset(
+                owner for owner, result in zip(owners, read.results[:index], strict=False) if result.incomplete
+            )
+            counts = reading.store([(owners[index], document) for document in batch], kept_owners=kept)
+            counts.read, recorded.read = read.read - recorded.read, read.read
+            counts.skipped, recorded.skipped = read.skipped - recorded.skipped, read.skipped
+            store.passes.add(pass_id, Work(counts=counts, reports=list(read.reports[reports:])))
+            reports = len(read.reports)
+            progress()
+        last = Work(
+            counts=PassCounts(read=read.read - recorded.read, skipped=read.skipped - recorded.skipped),
+            reports=list(read.reports[reports:]),
+        )
+        notice = None
+        if not read.reasons:
+            before, unseen = reading.vanished()
+            if unseen and max_delete_ratio is not None and unseen > max_delete_ratio * before and not deletes_confirmed:
+                notice = (
+                    f"{unseen} of {before} documents are gone from the sources, more than max_delete_ratio "
+                    f"{max_delete_ratio:g} allows; nothing was deleted. If that is right, run: "
+                    f"knowledge-worker sync {name} --confirm-deletes"
+                )
+            elif unseen:
+                last.counts.deleted = reading.delete_vanished()
+        store.passes.add(pass_id, last)
+    return ReadResult(reasons=read.reasons, notice=notice)
+
+
+def source_owners(sources: Sequence[KnowledgeSource]) -> list[str]:
+    """A stable word for each source, to remember whose a document is; equal ones are told apart by their order."""
+    owners: list[str] = []
+    for source in sources:
+        owner = f"{source.kind}:{content_hash(source.fingerprint)[:16]}"
+        owners.append(f"{owner}:{sum(one.startswith(owner) for one in owners)}")
+    return owners
+
+
+def _batches(
+    documents: Iterable[tuple[int, CheckedDocument]], size: int
+) -> Iterator[tuple[int, list[CheckedDocument]]]:
+    """Group the stream by source and size."""
+    current = 0
+    batch: list[CheckedDocument] = []
+    for index, document in documents:
+        if batch and (index != current or len(batch) == size):
+            yield current, batch
+            batch = []
+        current = index
+        batch.append(document)
+    if batch:
+        yield current, batch

@@ -1,0 +1,413 @@
+"""The front door: declarations, and everything one can ask for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from celery import Celery
+
+from knowledge_worker.config import Settings, load_settings
+from knowledge_worker.declarations import KnowledgeCollection, check_declarations, folder_collection
+from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
+from knowledge_worker.domain.limits import RESULTS_DEFAULT
+from knowledge_worker.domain.match import SearchResult
+from knowledge_worker.domain.names import collection_name
+from knowledge_worker.domain.passes import PassRecord, PassTrigger
+from knowledge_worker.errors import (
+    CollectionNotFoundError,
+    ConfigurationError,
+    KnowledgeError,
+    ServiceUnavailableError,
+)
+from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, WorkQueue
+from knowledge_worker.redis_server import check_server as check_redis
+from knowledge_worker.store.postgres.database import check_server as check_database
+from knowledge_worker.store.protocol import Store
+from knowledge_worker.wiring import Overrides, Parts, broker_problems, build, database_url, redis_url
+
+DEFAULT_LOCAL_MODEL: Final = "local/wordllama"
+"""Needs no key and no network; what ``--docs`` uses unless ``KNOWLEDGE_MODEL`` names another."""
+
+ALIVE_TICKS: Final = 6
+"""A worker that was not seen for so many ticks no longer holds a declaration up."""
+
+_LOADED_AT = time.monotonic()
+_WAIT_POLL_S = 0.2
+
+
+class Knowledge:
+    """The collections of an application, and what can be done with them.
+
+    Declaring costs nothing: servers are connected to when something is first asked for.
+
+    Args:
+        collections: declared in code; names are unique.
+        embedding_model: the one default model of managed collections; ``KNOWLEDGE_MODEL`` wins over it.
+        settings: read from the environment when not given.
+        store, locks, queue, models, clock: replace the parts that the settings name.
+
+    Raises:
+        ConfigurationError: a name is declared twice.
+    """
+
+    def __init__(
+        self,
+        collections: Sequence[KnowledgeCollection] = (),
+        embedding_model: str | EmbeddingModel | None = None,
+        *,
+        settings: Settings | None = None,
+        store: Store | None = None,
+        locks: Locks | None = None,
+        queue: WorkQueue | None = None,
+        models: ModelResolver | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        check_declarations(collections)
+        self.declared = tuple(collections)
+        self._embedding_model = embedding_model
+        self._settings = settings
+        self._overrides = Overrides(store=store, locks=locks, queue=queue, models=models, clock=clock)
+        self._stop = threading.Event()
+        self._making = threading.Lock()
+        self._made: Parts | None = None
+
+    # What one can ask for
+
+    @property
+    def settings(self) -> Settings:
+        """Everything an operator can set."""
+        if self._settings is None:
+            self._settings = load_settings()
+        return self._settings
+
+    def with_settings(self, settings: Settings, *more: KnowledgeCollection) -> Knowledge:
+        """The same declarations, and ``more``, under other settings; nothing may have been asked for yet."""
+        return Knowledge(
+            [*self.declared, *more],
+            self._embedding_model,
+            settings=settings,
+            store=self._overrides.store,
+            locks=self._overrides.locks,
+            queue=self._overrides.queue,
+            models=self._overrides.models,
+            clock=self._overrides.clock,
+        )
+
+    def collections(self) -> list[Collection]:
+        """Every collection by name: stored ones, and declared ones that no worker has taken up yet."""
+        stored = {one.name: one for one in self._parts.store.collections.list_all()}
+        missing = {one.name: _not_stored(one) for one in self.declared if one.name not in stored}
+        return [one for _, one in sorted({**stored, **missing}.items())]
+
+    def collection(self, name: str) -> Collection:
+        """One collection.
+
+        Raises:
+            CollectionNotFoundError: neither stored nor declared.
+        """
+        found = self._parts.store.collections.find(collection_name(name))
+        if found is not None:
+            return found
+        for one in self.declared:
+            if one.name == name:
+                return _not_stored(one)
+        raise CollectionNotFoundError(name)
+
+    def sync(self, name: str, *, force: bool = False, confirm_deletes: bool = False) -> int:
+        """Ask for a pass; the request is stored before this returns and survives the loss of any process.
+
+        Args:
+            force: do not wait for the backoff, and try failed documents again.
+            confirm_deletes: allow the deletions that ``max_delete_ratio`` holds back.
+
+        Returns:
+            The number of the request, for :meth:`wait`.
+
+        Raises:
+            CollectionNotFoundError: no such collection.
+            CollectionNotIndexedError: a configuration error ended it, or no code declares it any more.
+        """
+        parts = self._parts
+        collection_name(name)
+        for one in parts.declared:
+            if one.name == name:
+                parts.store.collections.ensure_declared(one)
+        request = parts.store.leases.request(
+            name, trigger=PassTrigger.REQUEST, force=force, confirm_deletes=confirm_deletes
+        )
+        parts.queue.nudge_sync(name)
+        return request
+
+    def wait(
+        self,
+        name: str,
+        request: int,
+        *,
+        timeout_ms: int | None = None,
+        on_progress: Callable[[Collection], None] | None = None,
+    ) -> Collection:
+        """Block until a request is answered: its pass succeeded, or failed and comes back on the backoff.
+
+        Returns:
+            The collection as it is then; its ``error`` tells how it went.
+
+        Raises:
+            ServiceUnavailableError: not answered within ``timeout_ms``.
+        """
+        until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        while True:
+            collection = self.collection(name)
+            if on_progress is not None:
+                on_progress(collection)
+            if collection.done >= request or collection.broken:
+                return collection
+            if until is not None and time.monotonic() > until:
+                raise ServiceUnavailableError(
+                    f'The sync of "{name}" was accepted but is not done yet; see: knowledge-worker status'
+                )
+            time.sleep(_WAIT_POLL_S)
+
+    def passes(self, name: str, *, limit: int = 20) -> list[PassRecord]:
+        """The last passes of a collection, newest first.
+
+        Raises:
+            CollectionNotFoundError: no such collection.
+        """
+        self.collection(name)
+        return self._parts.store.passes.list_newest(name, limit=limit)
+
+    def search(
+        self,
+        query: str,
+        *,
+        collections: Iterable[str] | str | None = None,
+        top_k: int = RESULTS_DEFAULT,
+        min_score: float | None = None,
+    ) -> SearchResult:
+        """Find the passages nearest in meaning.
+
+        Args:
+            query: 1 to 1000 characters.
+            collections: names; None searches all that can be searched.
+            top_k: 1 to 20 matches.
+            min_score: cosine similarity that a match has at least.
+
+        Raises:
+            InvalidInputError: a value breaks a rule; ``field`` names it.
+            CollectionNotFoundError: a named collection is unknown and no other is left.
+            NotSearchableError: nothing that was asked for can be searched now.
+            EmbeddingError: the query did not become a vector.
+        """
+        return self._parts.searching.search(query, collections=collections, top_k=top_k, min_score=min_score)
+
+    def check(self) -> list[str]:
+        """What keeps the declarations from working here, one line each; embeds nothing, writes nothing."""
+        problems: list[str] = []
+        for one in self.declared:
+            problems += _problems(one.check)
+            problems += _problems(lambda one=one: self._parts.models.resolve(one.model), f'Collection "{one.name}": ')
+        if self.settings.model is not None:
+            problems += _problems(self._parts.models.default, "KNOWLEDGE_MODEL does not resolve: ")
+        elif self._embedding_model is not None:
+            problems += _problems(self._parts.models.default, "embedding_model: ")
+        if self._overrides.store is None:
+            problems += _problems(lambda: check_database(database_url(self.settings)))
+        if self._overrides.queue is None:
+            problems += _problems(lambda: check_redis(redis_url(self.settings)))
+        if not problems:
+            problems += _problems(self._check_names)
+        return problems
+
+    def migrate(self) -> str:
+        """Bring the database to this version's schema; several processes may do so at once.
+
+        Returns:
+            The revision it is at.
+        """
+        return self._parts.store.migrate()
+
+    def readiness(self) -> list[str]:
+        """What is missing before work can be done, one line each; empty when ready."""
+        problems = self._parts.store.health.problems()
+        if self._parts.celery is not None:
+            problems += broker_problems(self._parts.celery)
+        return problems
+
+    def close(self) -> None:
+        """Close every connection of this process."""
+        with self._making:
+            if self._made is not None:
+                self._made.close()
+                self._made = None
+
+    # What a worker does
+
+    @property
+    def celery(self) -> Celery:
+        """The Celery application of this process.
+
+        Raises:
+            ConfigurationError: the queue was replaced by another one.
+        """
+        celery = self._parts.celery
+        if celery is None:
+            raise ConfigurationError("The queue of this Knowledge is not Celery.")
+        return celery
+
+    def run_pass(self, name: str) -> str:
+        """Run a pass if one is due; what happened, in a word or two."""
+        return self._parts.runner.run(name)
+
+    def run_embed(self, name: str) -> str:
+        """Help the holder of the lease with embedding; what happened, in a word or two."""
+        return self._parts.runner.help(name)
+
+    def run_tick(self) -> str:
+        """Find what is due and wake workers for it."""
+        due = self._parts.store.leases.tick()
+        for name in due.names:
+            self._parts.queue.nudge_sync(name)
+        return f"{len(due.names)} due"
+
+    def node_started(self, queues: Sequence[str]) -> None:
+        """Register this worker: take up its declarations and ask for their start passes."""
+        parts = self._parts
+        asked = parts.store.collections.node_started(
+            parts.node,
+            queues=queues,
+            declared=parts.declared,
+            age_ms=round(1000 * (time.monotonic() - _LOADED_AT)),
+            alive_ms=ALIVE_TICKS * self.settings.tick_ms,
+        )
+        for name in asked:
+            parts.queue.nudge_sync(name)
+        self._queues = tuple(queues)
+
+    def node_alive(self) -> None:
+        """The heartbeat of this worker, every tick."""
+        parts = self._parts
+        taken = parts.store.collections.node_alive(
+            parts.node,
+            queues=self._queues,
+            declared=parts.declared,
+            alive_ms=ALIVE_TICKS * self.settings.tick_ms,
+        )
+        for name in taken:
+            parts.queue.nudge_sync(name)
+
+    def node_stopped(self) -> None:
+        """Forget this worker, in an orderly stop."""
+        self._parts.store.collections.node_stopped(self._parts.node)
+
+    def request_stop(self) -> None:
+        """Let running passes stop at their next step; they release their lease and come back elsewhere."""
+        self._stop.set()
+
+    _queues: tuple[str, ...] = ()
+
+    @property
+    def _parts(self) -> Parts:
+        with self._making:
+            if self._made is None:
+                model = self.settings.model or self._embedding_model
+                self._made = build(self.settings, self.declared, model, self._overrides, self._stop)
+            return self._made
+
+    def _check_names(self) -> None:
+        try:
+            stored = {one.name: one for one in self._parts.store.collections.list_all()}
+        except ServiceUnavailableError:
+            return  # not migrated yet: nothing is stored that could clash
+        for one in self.declared:
+            held = stored.get(one.name)
+            if held is not None and held.kind is CollectionKind.MANAGED:
+                raise ConfigurationError(
+                    f'The code declares "{one.name}", which the store holds as a managed collection: '
+                    "rename one, or delete the managed one."
+                )
+
+
+def load_knowledge(settings: Settings) -> Knowledge:
+    """The application's declarations: ``--app module:attribute``, ``--docs PATH``, or both.
+
+    Raises:
+        ConfigurationError: nothing is named, or what is named cannot be loaded; the message says which.
+    """
+    model = settings.model or DEFAULT_LOCAL_MODEL
+    folders = [folder_collection(path, model) for path in settings.docs]
+    if settings.app is None:
+        default = DEFAULT_LOCAL_MODEL if settings.model is None and settings.dev else None
+        return Knowledge(folders, embedding_model=default, settings=settings)
+    return _load_attribute(settings.app).with_settings(settings, *folders)
+
+
+def _load_attribute(target: str) -> Knowledge:
+    module_name, _, attribute = target.partition(":")
+    if not module_name or not attribute:
+        raise ConfigurationError(f'"{target}" is no application: write module:attribute, such as app:knowledge.')
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        value: object = importlib.import_module(module_name)
+    except KnowledgeError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is not None and module_name.startswith(error.name):
+            raise ConfigurationError(
+                f'There is no module "{module_name}" in {here} or among the installed packages.'
+            ) from error
+        raise ConfigurationError(f'Loading "{module_name}" failed: no module named "{error.name}".') from error
+    except Exception as error:
+        raise ConfigurationError(f'Loading "{module_name}" failed: {type(error).__name__}: {error}') from error
+    for part in attribute.split("."):
+        value = getattr(value, part, None)
+    if not isinstance(value, Knowledge):
+        raise ConfigurationError(
+            f'"{target}" is a {type(value).__name__}, not a Knowledge: '
+            f"write {attribute} = Knowledge(collections=[...])."
+        )
+    return value
+
+
+def _problems(check: Callable[[], object], prefix: str = "") -> list[str]:
+    try:
+        check()
+    except KnowledgeError as error:
+        return [prefix + error.message]
+    return []
+
+
+def _not_stored(declared: KnowledgeCollection) -> Collection:
+    return Collection(
+        key=0,
+        name=declared.name,
+        kind=CollectionKind.DECLARED,
+        title=declared.title,
+        description=declared.description,
+        stored_status=CollectionStatus.PENDING,
+        trusted=False,
+        model=declared.model_id,
+        declaration=None,
+        resync_ms=declared.resync_ms,
+        error=None,
+        failures=0,
+        retry_at=None,
+        failed_at=None,
+        broken=False,
+        notice=None,
+        synced_at=None,
+        requested=0,
+        done=0,
+        running=None,
+        updated_at=datetime.now(UTC),
+        serving=None,
+        building=None,
+    )

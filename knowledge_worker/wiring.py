@@ -1,0 +1,173 @@
+"""Settings to parts: the one place that names concrete classes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from celery import Celery
+
+from knowledge_worker.chunking import CHUNKER_VERSION
+from knowledge_worker.config import Settings
+from knowledge_worker.declarations import KnowledgeCollection
+from knowledge_worker.embedding.resolver import Models
+from knowledge_worker.errors import ConfigurationError, KnowledgeError
+from knowledge_worker.locks.redis import RedisLocks
+from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, WorkQueue
+from knowledge_worker.queue.celery import CeleryQueue, consumers, create_celery
+from knowledge_worker.redis_server import connect
+from knowledge_worker.service.models import ModelBook
+from knowledge_worker.service.passes import PassRunner
+from knowledge_worker.service.searching import Searching
+from knowledge_worker.store.postgres import PostgresStore
+from knowledge_worker.store.protocol import DeclaredCollection, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Parts a caller brings along instead of those the settings name."""
+
+    store: Store | None = None
+    locks: Locks | None = None
+    queue: WorkQueue | None = None
+    models: ModelResolver | None = None
+    clock: Clock | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything a process needs, made once and closed together.
+
+    Attributes:
+        node: names this process.
+        declared: what the code declares, as the store keeps it.
+        celery: None when the caller brought its own queue.
+    """
+
+    node: str
+    declared: tuple[DeclaredCollection, ...]
+    store: Store
+    locks: Locks
+    queue: WorkQueue
+    models: ModelBook
+    runner: PassRunner
+    searching: Searching
+    celery: Celery | None
+    close: Callable[[], None]
+
+
+def build(
+    settings: Settings,
+    collections: Sequence[KnowledgeCollection],
+    default_model: str | EmbeddingModel | None,
+    overrides: Overrides,
+    stop: threading.Event,
+) -> Parts:
+    """Make the parts of one process; servers are connected to when they are first used.
+
+    Raises:
+        ConfigurationError: an address is missing or malformed.
+    """
+    closing: list[Callable[[], None]] = []
+    limits = settings.limits
+    node = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    declared: dict[str, KnowledgeCollection] = {one.name: one for one in collections}
+    fingerprints: dict[str, str] = {one.name: one.fingerprint(CHUNKER_VERSION, settings.release) for one in collections}
+    store = overrides.store
+    if store is None:
+        store = PostgresStore(
+            database_url(settings), limits=limits, pool_size=settings.database_pool, clock=overrides.clock
+        )
+        closing.append(store.close)
+    locks, queue, celery = overrides.locks, overrides.queue, None
+    if locks is None:
+        redis_locks = RedisLocks(connect(redis_url(settings)))
+        locks = redis_locks
+        closing.append(redis_locks.close)
+    if queue is None:
+        celery = create_celery(settings)
+        celery_queue = CeleryQueue(celery, redis_url(settings))
+        queue = celery_queue
+        closing.append(celery_queue.close)
+    models = ModelBook(overrides.models or Models(settings), declared=declared, default=default_model)
+    return Parts(
+        node=node,
+        declared=tuple(
+            DeclaredCollection(
+                name=one.name,
+                title=one.title,
+                description=one.description,
+                model=one.model_id,
+                trusted=one.trusted,
+                resync_ms=one.resync_ms,
+                fingerprint=fingerprints[one.name],
+            )
+            for one in collections
+        ),
+        store=store,
+        locks=locks,
+        queue=queue,
+        models=models,
+        runner=PassRunner(
+            store=store,
+            locks=locks,
+            queue=queue,
+            models=models,
+            declared=declared,
+            fingerprints=fingerprints,
+            limits=limits,
+            node=node,
+            stop=stop,
+        ),
+        searching=Searching(store=store, models=models, declared=declared, limits=limits),
+        celery=celery,
+        close=lambda: _close_all(closing),
+    )
+
+
+def broker_problems(celery: Celery) -> list[str]:
+    """Queues that no worker consumes, or that Redis does not answer; one line each."""
+    try:
+        found = consumers(celery)
+    except KnowledgeError as error:
+        return [f"redis: {error.message}"]
+    return [
+        f'queue "{name}": no worker consumes it; start one with `knowledge-worker worker`'
+        for name, count in found.items()
+        if count == 0
+    ]
+
+
+def database_url(settings: Settings) -> str:
+    """The database's address.
+
+    Raises:
+        ConfigurationError: none is set.
+    """
+    if settings.database_url is None:
+        raise ConfigurationError(
+            "No database: start `knowledge-worker up`, or set KNOWLEDGE_DATABASE_URL and KNOWLEDGE_REDIS_URL."
+        )
+    return settings.database_url.get_secret_value()
+
+
+def redis_url(settings: Settings) -> str:
+    """The address of Redis.
+
+    Raises:
+        ConfigurationError: none is set.
+    """
+    if settings.redis_url is None:
+        raise ConfigurationError(
+            "No Redis: start `knowledge-worker up`, or set KNOWLEDGE_DATABASE_URL and KNOWLEDGE_REDIS_URL."
+        )
+    return settings.redis_url.get_secret_value()
+
+
+def _close_all(closing: Sequence[Callable[[], None]]) -> None:
+    for close in reversed(closing):
+        close()
