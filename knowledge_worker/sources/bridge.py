@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from knowledge_worker.errors import ConfigurationError, SourceError
 from knowledge_worker.ports import SourceContext
 
-_LOOKAHEAD = 16
+_LOOKAHEAD = 64
 """Items an async generator may be ahead: entering an event loop costs more than most items."""
 _CANCEL_POLL_S = 0.2
 
