@@ -1,0 +1,65 @@
+"""The body of a request: a JSON object within the limit, whatever its Content-Type says (specification rule 52)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from knowledge_worker.errors import InputTooLargeError, InvalidInputError
+
+from .errors import invalid_input
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """Read the body; a dependency of routes.
+
+    Raises:
+        InputTooLargeError: more bytes than the application's ``body_limit``; reading stops there.
+        InvalidInputError: no JSON object in UTF-8.
+    """
+    body = await _read(request, limit=request.app.state.body_limit)
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise InvalidInputError("The body is no JSON object.") from None
+    if not isinstance(value, dict):
+        raise InvalidInputError("The body is no JSON object.")
+    return value
+
+
+def checked(model: type[Model], values: dict[str, Any]) -> Model:
+    """The fields of ``model`` in ``values``; others are ignored.
+
+    Raises:
+        InvalidInputError: a field is missing or wrong; ``field`` names it.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise invalid_input(error) from None
+
+
+async def _read(request: Request, *, limit: int) -> bytes:
+    too_large = InputTooLargeError(f"The body has more than {limit} bytes.")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and (len(declared) > 20 or int(declared) > limit):
+        raise too_large
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > limit:
+                raise too_large
+    except ClientDisconnect:
+        raise InvalidInputError("The body ended early.") from None
+    return bytes(body)
+
+
+def _refuse(constant: str) -> NoReturn:
+    """``NaN`` and ``Infinity`` are no JSON, though Python reads them."""
+    raise ValueError(constant)

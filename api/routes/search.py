@@ -1,0 +1,66 @@
+"""Search: the same question as a JSON body or as a query string."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from knowledge_worker.domain.limits import QUERY_MAX_CHARS, RESULTS_DEFAULT, RESULTS_MAX
+
+from ..body import checked, json_object
+from ..openapi import json_body, problems
+from ..views import SearchView, search_view
+from .collections import existing_name
+
+if TYPE_CHECKING:
+    from knowledge_worker.knowledge import Knowledge
+
+
+class SearchRequest(BaseModel):
+    """What to look for."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "How do refunds work?", "collections": ["handbook"], "topK": 5}]},
+    )
+
+    query: str = Field(min_length=1, max_length=QUERY_MAX_CHARS)
+    collections: list[str] | None = Field(
+        default=None, min_length=1, description="Where to look; in all collections when it is left out."
+    )
+    top_k: int = Field(default=RESULTS_DEFAULT, ge=1, le=RESULTS_MAX, description="The most matches.")
+    min_score: float | None = Field(
+        default=None, ge=-1, le=1, allow_inf_nan=False, description="The least cosine similarity of a match."
+    )
+
+
+def search_router(knowledge: Knowledge) -> APIRouter:
+    """The routes at ``/search``."""
+    router = APIRouter(prefix="/search", tags=["search"], responses=problems(404, 409))
+
+    def answer(collections: list[str] | None, *, query: str, top_k: int, min_score: float | None) -> SearchView:
+        names = None if collections is None else [existing_name(name) for name in dict.fromkeys(collections)]
+        return search_view(knowledge.search(query, collections=names, top_k=top_k, min_score=min_score))
+
+    @router.post("", responses=problems(413), openapi_extra=json_body(SearchRequest))
+    def search(body: Annotated[dict[str, Any], Depends(json_object)]) -> SearchView:
+        """Search by meaning."""
+        asked = checked(SearchRequest, body)
+        return answer(asked.collections, query=asked.query, top_k=asked.top_k, min_score=asked.min_score)
+
+    @router.get("")
+    def search_by_link(
+        q: Annotated[str, Query(min_length=1, max_length=QUERY_MAX_CHARS, examples=["How do refunds work?"])],
+        collection: Annotated[list[str] | None, Query(description="Where to look; may be given several times.")] = None,
+        top_k: Annotated[int, Query(alias="topK", ge=1, le=RESULTS_MAX)] = RESULTS_DEFAULT,
+        min_score: Annotated[float | None, Query(alias="minScore", ge=-1, le=1, allow_inf_nan=False)] = None,
+    ) -> SearchView:
+        """Search by meaning, with the question in the query string."""
+        return answer(collection, query=q, top_k=top_k, min_score=min_score)
+
+    return router

@@ -1,0 +1,286 @@
+"""The JSON we answer with: camelCase, times in ISO 8601 and UTC, absent where there is nothing (rules 55, 59)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import SkipJsonSchema
+
+from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
+from knowledge_worker.domain.match import Match, SearchResult
+from knowledge_worker.domain.passes import PassOutcome, PassRecord, PassTrigger
+
+Value = TypeVar("Value")
+
+
+def _nothing(value: object) -> bool:
+    return value is None
+
+
+def _utc(value: datetime) -> datetime:
+    return value.astimezone(UTC)
+
+
+Maybe: TypeAlias = Annotated[Value | SkipJsonSchema[None], Field(exclude_if=_nothing)]
+"""A field that is left out of the answer when it is None, and never null."""
+
+Time: TypeAlias = Annotated[datetime, AfterValidator(_utc)]
+
+
+class View(BaseModel):
+    """What all views share."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class DocumentCountsView(View):
+    """Documents of a collection by status."""
+
+    total: int
+    pending: int
+    ready: int
+    failed: int
+
+
+class CollectionView(View):
+    """A collection."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "handbook",
+                    "kind": "declared",
+                    "title": "Handbook",
+                    "trusted": True,
+                    "status": "ready",
+                    "model": "openai/text-embedding-3-small",
+                    "generation": 1,
+                    "syncedAt": "2025-01-31T12:00:00Z",
+                    "updatedAt": "2025-01-31T12:00:00Z",
+                    "running": False,
+                    "documents": {"total": 12, "pending": 0, "ready": 12, "failed": 0},
+                    "passages": 140,
+                }
+            ]
+        }
+    )
+
+    name: str
+    kind: CollectionKind
+    title: Maybe[str] = None
+    description: Maybe[str] = None
+    trusted: bool
+    status: CollectionStatus
+    model: str = Field(description="That made the vectors being served; the declared one until there are any.")
+    generation: Maybe[int] = Field(default=None, description="The number of the generation being served.")
+    error: Maybe[str] = Field(default=None, description="Why the newest pass failed.")
+    failures: Maybe[int] = Field(default=None, description="Failed passes in a row.")
+    retry_at: Maybe[Time] = Field(default=None, description="Nothing is tried before it.")
+    synced_at: Maybe[Time] = Field(default=None, description="End of the last successful pass.")
+    updated_at: Time
+    incomplete: Maybe[list[str]] = Field(default=None, description="What the newest pass could not read.")
+    notice: Maybe[str] = Field(default=None, description="What waits for a person, such as held-back deletions.")
+    running: bool = Field(description="Whether a worker is at it now.")
+    documents: DocumentCountsView
+    passages: int = Field(description="Stored chunks.")
+
+
+class CollectionListView(View):
+    """All collections, by name."""
+
+    data: list[CollectionView]
+
+
+class SyncView(View):
+    """A sync that was accepted."""
+
+    name: str
+
+
+class PassCountsView(View):
+    """What a pass did."""
+
+    read: int
+    added: int
+    changed: int
+    unchanged: int
+    deleted: int
+    skipped: int
+    failed: int
+    embedded: int = Field(description="Passages that were embedded.")
+    reused: int = Field(description="Passages whose vectors were kept.")
+    calls: int = Field(description="Requests to the embedding provider.")
+    tokens: int
+
+
+class PassView(View):
+    """A pass, running or ended."""
+
+    id: int
+    trigger: PassTrigger
+    outcome: PassOutcome
+    started_at: Time
+    ended_at: Maybe[Time] = None
+    worker: str
+    counts: PassCountsView
+    error: Maybe[str] = None
+    reasons: Maybe[list[str]] = Field(default=None, description="Why the read was incomplete.")
+    reports: Maybe[list[str]] = Field(default=None, description="Items that were left out, by id.")
+
+
+class PassListView(View):
+    """The last passes, newest first."""
+
+    data: list[PassView]
+
+
+class MatchView(View):
+    """A passage with its score and where it comes from."""
+
+    collection: str
+    document: str
+    index: int = Field(description="Of the passage within its document, from 0.")
+    text: str
+    score: float
+    title: Maybe[str] = None
+    source: Maybe[str] = None
+    section: Maybe[list[str]] = Field(default=None, description="The headings above it, outermost first.")
+    lines: tuple[int, int] = Field(description="First and last line within the document, from 1.")
+    trusted: bool
+
+
+class UnavailableView(View):
+    """A collection that was not searched."""
+
+    collection: str
+    reason: str
+
+
+class SearchView(View):
+    """The matches, best first."""
+
+    matches: list[MatchView]
+    truncated: bool = Field(description="Matches were left out to stay within 20 000 characters.")
+    unavailable: Maybe[list[UnavailableView]] = None
+
+
+class HealthView(View):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ReadinessView(View):
+    """Whether everything the service needs is there."""
+
+    status: Literal["ready", "unready"]
+    missing: Maybe[list[str]] = None
+
+
+class IndexView(View):
+    """What this is and where to go on."""
+
+    name: str
+    version: str
+    links: dict[str, str]
+
+
+class ErrorDetailView(View):
+    """What went wrong."""
+
+    code: str = Field(description="Stable; for programs.")
+    message: str = Field(description="For people.")
+    field: Maybe[str] = Field(default=None, description="The value that is wrong.")
+
+
+class ErrorView(View):
+    """The one shape of an error."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"error": {"code": "not_found", "message": "There is nothing at this path."}}]}
+    )
+
+    error: ErrorDetailView
+
+
+def collection_view(collection: Collection) -> CollectionView:
+    """A collection as REST shows it."""
+    serving = collection.serving
+    counts = collection.documents
+    return CollectionView(
+        name=collection.name,
+        kind=collection.kind,
+        title=collection.title,
+        description=collection.description,
+        trusted=collection.trusted,
+        status=collection.status,
+        model=collection.model if serving is None else serving.model,
+        generation=None if serving is None else serving.number,
+        error=collection.error,
+        failures=collection.failures or None,
+        retry_at=collection.retry_at,
+        synced_at=collection.synced_at,
+        updated_at=collection.updated_at,
+        incomplete=list(collection.incomplete) or None,
+        notice=collection.notice,
+        running=collection.running is not None,
+        documents=DocumentCountsView(
+            total=counts.total, pending=counts.pending, ready=counts.ready, failed=counts.failed
+        ),
+        passages=collection.chunks,
+    )
+
+
+def collection_list_view(collections: Sequence[Collection]) -> CollectionListView:
+    """Collections as REST shows them."""
+    return CollectionListView(data=[collection_view(collection) for collection in collections])
+
+
+def pass_list_view(passes: Sequence[PassRecord]) -> PassListView:
+    """Passes as REST shows them."""
+    return PassListView(data=[_pass_view(record) for record in passes])
+
+
+def search_view(result: SearchResult) -> SearchView:
+    """What a search found, as REST shows it."""
+    unavailable = [UnavailableView(collection=each.collection, reason=each.reason) for each in result.unavailable]
+    return SearchView(
+        matches=[_match_view(match) for match in result.matches],
+        truncated=result.truncated,
+        unavailable=unavailable or None,
+    )
+
+
+def _pass_view(record: PassRecord) -> PassView:
+    return PassView(
+        id=record.id,
+        trigger=record.trigger,
+        outcome=record.outcome,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        worker=record.worker,
+        counts=PassCountsView.model_validate(record.counts.model_dump()),
+        error=record.error,
+        reasons=list(record.reasons) or None,
+        reports=list(record.reports) or None,
+    )
+
+
+def _match_view(match: Match) -> MatchView:
+    return MatchView(
+        collection=match.collection,
+        document=match.document,
+        index=match.index,
+        text=match.text,
+        score=match.score,
+        title=match.title,
+        source=match.source,
+        section=list(match.section) or None,
+        lines=match.lines,
+        trusted=match.trusted,
+    )

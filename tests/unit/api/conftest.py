@@ -1,0 +1,162 @@
+"""A scripted front door and clients of the real application over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from knowledge_worker._bundled import load_api
+from knowledge_worker.config import Settings
+from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
+from knowledge_worker.domain.match import SearchResult
+from knowledge_worker.domain.passes import PassRecord
+from knowledge_worker.errors import CollectionNotFoundError
+
+create_app = load_api().create_app
+
+READER = "reader-token-0123456789"
+WRITER = "writer-token-0123456789"
+NOBODY = "nobody-token-0123456789"
+TOKENS = [
+    {"value": READER, "id": "reader", "permissions": ["knowledge:read"]},
+    {"value": WRITER, "id": "writer", "permissions": ["knowledge:*"]},
+    {"value": NOBODY, "id": "nobody", "permissions": ["knowledge"]},
+]
+
+
+class FakeKnowledge:
+    """Answers from its attributes, remembers what it was asked, raises ``error`` when one is set."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = Settings(**{"tokens": json.dumps(TOKENS), **settings})
+        self.stored: dict[str, Collection] = {}
+        self.records: list[PassRecord] = []
+        self.found = SearchResult()
+        self.problems: list[str] = []
+        self.error: Exception | None = None
+        self.asked: list[tuple[Any, ...]] = []
+
+    def collections(self) -> list[Collection]:
+        self._note("collections")
+        return list(self.stored.values())
+
+    def collection(self, name: str) -> Collection:
+        self._note("collection", name)
+        if name not in self.stored:
+            raise CollectionNotFoundError(name)
+        return self.stored[name]
+
+    def sync(self, name: str, *, force: bool = False, confirm_deletes: bool = False) -> int:
+        self._note("sync", name, force, confirm_deletes)
+        if name not in self.stored:
+            raise CollectionNotFoundError(name)
+        return 1
+
+    def passes(self, name: str, *, limit: int = 20) -> list[PassRecord]:
+        self._note("passes", name, limit)
+        if name not in self.stored:
+            raise CollectionNotFoundError(name)
+        return self.records[:limit]
+
+    def search(
+        self, query: str, *, collections: list[str] | None = None, top_k: int = 5, min_score: float | None = None
+    ) -> SearchResult:
+        self._note("search", query, collections, top_k, min_score)
+        return self.found
+
+    def readiness(self) -> list[str]:
+        self._note("readiness")
+        return self.problems
+
+    def _note(self, *call: Any) -> None:
+        self.asked.append(call)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def a_collection() -> Callable[..., Collection]:
+    """Makes a collection that was never indexed; keyword arguments change it."""
+
+    def make(name: str = "handbook", **changes: Any) -> Collection:
+        values: dict[str, Any] = {
+            "key": 1,
+            "name": name,
+            "kind": CollectionKind.DECLARED,
+            "title": None,
+            "description": None,
+            "stored_status": CollectionStatus.READY,
+            "trusted": True,
+            "model": "local/next",
+            "declaration": "d",
+            "resync_ms": None,
+            "error": None,
+            "failures": 0,
+            "retry_at": None,
+            "failed_at": None,
+            "broken": False,
+            "notice": None,
+            "synced_at": None,
+            "requested": 0,
+            "done": 0,
+            "running": None,
+            "updated_at": datetime(2025, 1, 31, 12, tzinfo=UTC),
+            "serving": None,
+            "building": None,
+        }
+        return Collection(**{**values, **changes})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shared() -> tuple[FakeKnowledge, Any]:
+    """One front door and its application for all tests, since building one takes longer than a test does."""
+    fake = FakeKnowledge()
+    return fake, create_app(fake)
+
+
+@pytest.fixture
+def knowledge(shared: tuple[FakeKnowledge, Any], a_collection: Callable[..., Collection]) -> FakeKnowledge:
+    shared[0].__init__()
+    shared[0].stored["handbook"] = a_collection()
+    return shared[0]
+
+
+@pytest.fixture
+def make_knowledge() -> type[FakeKnowledge]:
+    return FakeKnowledge
+
+
+@pytest.fixture
+def app(shared: tuple[FakeKnowledge, Any], knowledge: FakeKnowledge) -> Any:
+    return shared[1]
+
+
+@pytest.fixture
+def client(app: Any) -> TestClient:
+    """Without a token."""
+    return TestClient(app)
+
+
+@pytest.fixture
+def reader(app: Any) -> TestClient:
+    """With a token that may read."""
+    return TestClient(app, headers={"Authorization": f"Bearer {READER}"})
+
+
+@pytest.fixture
+def writer(app: Any) -> TestClient:
+    """With a token that may do everything below ``/knowledge``."""
+    return TestClient(app, headers={"Authorization": f"Bearer {WRITER}"})
+
+
+@pytest.fixture
+def nobody(app: Any) -> TestClient:
+    """With a known token whose permission covers nothing here."""
+    return TestClient(app, headers={"Authorization": f"Bearer {NOBODY}"})

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+
+@pytest.fixture
+def document(client: TestClient) -> dict[str, Any]:
+    return client.get("/openapi.json").json()
+
+
+def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_every_route_is_described_with_every_status(document: dict[str, Any]) -> None:
+    always = {"400", "401", "403", "500", "503"}
+    assert {name: set(operation["responses"]) for name, operation in operations(document).items()} == {
+        "GET /knowledge/collections": {"200"} | always,
+        "GET /knowledge/collections/{name}": {"200", "404"} | always,
+        "POST /knowledge/collections/{name}/sync": {"202", "404"} | always,
+        "GET /knowledge/collections/{name}/passes": {"200", "404"} | always,
+        "POST /knowledge/search": {"200", "404", "409", "413"} | always,
+        "GET /knowledge/search": {"200", "404", "409"} | always,
+        "GET /healthz": {"200"},
+        "GET /readyz": {"200", "500", "503"},
+        "GET /": {"200"},
+    }
+
+
+def test_a_token_is_asked_for_below_the_base_only(document: dict[str, Any]) -> None:
+    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    secured = {name for name, operation in operations(document).items() if operation.get("security") == [{"token": []}]}
+    assert secured == {name for name in operations(document) if " /knowledge" in name}
+
+
+def test_no_422_and_no_dangling_reference(document: dict[str, Any]) -> None:
+    text = json.dumps(document)
+    assert "ValidationError" not in text
+    assert '"422"' not in text
+    named = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    references = {part.split('"')[0] for part in text.split('"$ref": "')[1:]}
+    assert references <= named
+
+
+def test_the_search_body_is_described(document: dict[str, Any]) -> None:
+    body = operations(document)["POST /knowledge/search"]["requestBody"]
+    schema = body["content"]["application/json"]["schema"]
+    assert body["required"] is True
+    assert set(schema["properties"]) == {"query", "collections", "topK", "minScore"}
+    assert schema["required"] == ["query"]
+    assert schema["properties"]["topK"]["maximum"] == 20
+
+
+def test_a_field_that_may_be_absent_is_never_null(document: dict[str, Any]) -> None:
+    view = document["components"]["schemas"]["CollectionView"]
+    assert view["properties"]["retryAt"] == {
+        "description": "Nothing is tried before it.",
+        "format": "date-time",
+        "title": "Retryat",
+        "type": "string",
+    }
+    assert "retryAt" not in view["required"]
+    assert "updatedAt" in view["required"]
+
+
+def test_operations_have_plain_names(document: dict[str, Any]) -> None:
+    names = [operation["operationId"] for operation in operations(document).values()]
+    assert len(names) == len(set(names))
+    assert {"search", "list_collections", "sync_collection"} <= set(names)

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from knowledge_worker.domain.match import Match, SearchResult, Unavailable
+from knowledge_worker.errors import (
+    CollectionNotReadyError,
+    EmbeddingRejectedError,
+    EmbeddingUnavailableError,
+    InvalidInputError,
+    PreviousModelGoneError,
+)
+
+URL = "/knowledge/search"
+
+
+def test_the_body_becomes_one_call(reader: TestClient, knowledge: Any) -> None:
+    body = {"query": "refunds", "collections": ["a", "b", "a"], "topK": 3, "minScore": 0, "unknown": [1]}
+    answer = reader.post(URL, json=body)
+    assert (answer.status_code, answer.json()) == (200, {"matches": [], "truncated": False})
+    assert knowledge.asked == [("search", "refunds", ["a", "b"], 3, 0.0)]
+
+
+def test_the_query_string_becomes_the_same_call(reader: TestClient, knowledge: Any) -> None:
+    answer = reader.get(f"{URL}?q=refunds&collection=a&collection=b&topK=3&minScore=0")
+    assert answer.status_code == 200
+    assert knowledge.asked == [("search", "refunds", ["a", "b"], 3, 0.0)]
+
+
+def test_only_the_query_is_needed(reader: TestClient, knowledge: Any) -> None:
+    reader.post(URL, json={"query": "x", "collections": None, "minScore": None})
+    reader.get(f"{URL}?q=x")
+    assert knowledge.asked == [("search", "x", None, 5, None)] * 2
+
+
+def test_a_match_shows_what_there_is(reader: TestClient, knowledge: Any) -> None:
+    bare = Match(collection="a", document="d/1", index=0, text="t", score=0.5, lines=(1, 2), trusted=False)
+    full = bare.model_copy(update={"title": "T", "source": "s", "section": ("One", "Two")})
+    knowledge.found = SearchResult(
+        matches=(bare, full), truncated=True, unavailable=(Unavailable(collection="b", reason="not ready"),)
+    )
+    base = {"collection": "a", "document": "d/1", "index": 0, "text": "t", "score": 0.5, "lines": [1, 2]}
+    assert reader.get(f"{URL}?q=x").json() == {
+        "matches": [
+            {**base, "trusted": False},
+            {**base, "trusted": False, "title": "T", "source": "s", "section": ["One", "Two"]},
+        ],
+        "truncated": True,
+        "unavailable": [{"collection": "b", "reason": "not ready"}],
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'"x"',
+        b"null",
+        b"1",
+        b"{",
+        b'{"query": "x"} x',
+        b"\xff\xfe",
+        b'{"query": "\xff"}',
+        b'{"query": "x", "minScore": NaN}',
+        b'{"query": "x", "other": Infinity}',
+        b'{"query": "x", "other": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+        b'{"query": "x", "other": ' + b"9" * 5000 + b"}",
+        b"query=x",
+    ],
+)
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain", None])
+def test_a_body_that_is_no_json_object_is_400(
+    reader: TestClient, knowledge: Any, body: bytes, content_type: str | None
+) -> None:
+    answer = reader.post(URL, content=body, headers={} if content_type is None else {"Content-Type": content_type})
+    assert answer.status_code == 400
+    assert answer.json() == {"error": {"code": "invalid_input", "message": "The body is no JSON object."}}
+    assert knowledge.asked == []
+
+
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data"])
+def test_the_content_type_does_not_matter(reader: TestClient, content_type: str) -> None:
+    answer = reader.post(URL, content=b'{"query": "x"}', headers={"Content-Type": content_type})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("query", {}),
+        ("query", {"query": None}),
+        ("query", {"query": ""}),
+        ("query", {"query": "x" * 1001}),
+        ("query", {"query": 1}),
+        ("query", {"query": ["x"]}),
+        ("collections", {"query": "x", "collections": "a"}),
+        ("collections", {"query": "x", "collections": []}),
+        ("collections", {"query": "x", "collections": ["a", 1]}),
+        ("collections", {"query": "x", "collections": {"a": 1}}),
+        ("topK", {"query": "x", "topK": 21}),
+        ("topK", {"query": "x", "topK": 0}),
+        ("topK", {"query": "x", "topK": "5"}),
+        ("topK", {"query": "x", "topK": True}),
+        ("topK", {"query": "x", "topK": 2.5}),
+        ("topK", {"query": "x", "topK": 10**400}),
+        ("minScore", {"query": "x", "minScore": "0.5"}),
+        ("minScore", {"query": "x", "minScore": 1.5}),
+        ("minScore", {"query": "x", "minScore": 10**400}),
+    ],
+)
+def test_a_wrong_field_is_400_and_named(reader: TestClient, knowledge: Any, field: str, body: dict[str, Any]) -> None:
+    answer = reader.post(URL, json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["field"] == field
+    assert knowledge.asked == []
+
+
+def test_a_query_with_a_lone_surrogate_is_400(reader: TestClient) -> None:
+    answer = reader.post(URL, content=b'{"query": "\\ud800"}')
+    assert (answer.status_code, answer.json()["error"]["field"]) == (400, "query")
+
+
+@pytest.mark.parametrize(
+    ("field", "query"),
+    [
+        ("q", ""),
+        ("q", "q="),
+        ("q", "q=" + "x" * 1001),
+        ("topK", "q=x&topK=21"),
+        ("topK", "q=x&topK=five"),
+        ("minScore", "q=x&minScore=nan"),
+        ("minScore", "q=x&minScore=inf"),
+        ("minScore", "q=x&minScore=-1.1"),
+    ],
+)
+def test_a_wrong_parameter_is_400_and_named(reader: TestClient, field: str, query: str) -> None:
+    answer = reader.get(f"{URL}?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["field"] == field
+
+
+def test_a_message_never_repeats_the_value(reader: TestClient) -> None:
+    answers = [reader.post(URL, json={"query": ["secret"], "topK": "secret"}), reader.get(f"{URL}?q=x&topK=secret")]
+    assert all("secret" not in answer.text for answer in answers)
+
+
+def test_a_name_that_breaks_the_rule_is_404_without_a_search(reader: TestClient, knowledge: Any) -> None:
+    answers = [
+        reader.post(URL, json={"query": "x", "collections": ["a\x00"]}),
+        reader.post(URL, content=b'{"query": "x", "collections": ["A B"]}'),
+        reader.get(f"{URL}?q=x&collection="),
+    ]
+    assert [answer.status_code for answer in answers] == [404] * 3
+    assert knowledge.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (CollectionNotReadyError("a"), 409, "collection_not_ready"),
+        (PreviousModelGoneError("a", "x/y"), 409, "previous_model_gone"),
+        (EmbeddingUnavailableError("No answer."), 503, "embedding_unavailable"),
+        (EmbeddingRejectedError("Refused."), 400, "embedding_rejected"),
+        (InvalidInputError("Wrong.", field="top_k"), 400, "invalid_input"),
+    ],
+)
+def test_what_a_search_can_answer(reader: TestClient, knowledge: Any, error: Any, status: int, code: str) -> None:
+    knowledge.error = error
+    answer = reader.post(URL, json={"query": "x"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    assert answer.json()["error"]["message"] == error.message
+
+
+def test_a_field_of_python_is_named_as_in_json(reader: TestClient, knowledge: Any) -> None:
+    knowledge.error = InvalidInputError("Wrong.", field="top_k")
+    assert reader.post(URL, json={"query": "x"}).json()["error"]["field"] == "topK"
+
+
+def test_a_body_at_the_limit_is_read_and_one_over_it_is_413(reader: TestClient, knowledge: Any) -> None:
+    limit = knowledge.settings.body_limit
+    frame = len(json.dumps({"query": "x", "pad": ""}))
+    fits = json.dumps({"query": "x", "pad": "p" * (limit - frame)}).encode()
+    assert len(fits) == limit
+    assert reader.post(URL, content=fits).status_code == 200
+    assert reader.post(URL, content=fits + b" ").status_code == 413
+
+
+def test_a_streamed_body_is_not_read_past_the_limit(reader: TestClient, knowledge: Any) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 3 * knowledge.settings.body_limit:
+            sent += 65_536
+            yield b" " * 65_536
+
+    answer = reader.post(URL, content=endless())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+    assert str(knowledge.settings.body_limit) in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("declared", ["99999999999999999999999999", "1048577"])
+def test_a_declared_length_over_the_limit_is_413_unread(reader: TestClient, declared: str) -> None:
+    assert reader.post(URL, content=b"{}", headers={"Content-Length": declared}).status_code == 413
