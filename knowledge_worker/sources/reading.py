@@ -163,10 +163,8 @@ class SourcesRead:
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The first 100 reports, and a line that counts the others."""
-        shown = [report for result in self.results for report in result.reports][:REPORTS_MAX]
-        omitted = self.skipped - len(shown)
-        return (*shown, f"and {omitted} more") if omitted else tuple(shown)
+        """The first 100 reports; it only grows. ``skipped`` counts them all."""
+        return tuple(report for result in self.results for report in result.reports)[:REPORTS_MAX]
 
 
 def read_sources(
