@@ -11,8 +11,9 @@ import redis
 
 from knowledge_worker.errors import ConfigurationError, ServerUnusableError, ServiceUnavailableError
 from knowledge_worker.locks.memory import MemoryLocks
-from knowledge_worker.locks.redis import RedisLocks, check_server, connect, server_problem, shown_address
+from knowledge_worker.locks.redis import RedisLocks, check_server, connect, server_problem
 from knowledge_worker.ports import LockState
+from knowledge_worker.redis_server import shown_address
 from knowledge_worker.testing.locks_contract import KEY, LONG_MS, LocksContract
 
 

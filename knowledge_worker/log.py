@@ -1,0 +1,88 @@
+"""Logging: structlog and the standard library's loggers through one set of processors, to standard error."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+LogFormat = Literal["auto", "console", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+# These log whole requests, texts to embed and keys included, when asked for more than warnings.
+_NEVER_BELOW_WARNING = ("openai", "httpx", "httpx2", "httpcore", "urllib3", "asyncio")
+
+# Celery's two lines for every task, ticks included, say less than our own; at level debug they are shown.
+_DEBUG_ONLY = ("celery.app.trace", "celery.worker.strategy", "celery.beat", "alembic.runtime.plugins")
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@'\"]*@")
+
+
+def configure_logging(
+    *, log_format: LogFormat = "auto", level: LogLevel = "info", stream: TextIO | None = None
+) -> None:
+    """Set up every logger of this process; calling it again replaces what was set up.
+
+    Args:
+        log_format: ``auto`` writes for people on a terminal and JSON lines elsewhere.
+        level: the least that is written.
+        stream: standard error if not given.
+    """
+    out: TextIO = stream or sys.stderr
+    for_people = log_format == "console" or (log_format == "auto" and out.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S" if for_people else "iso", utc=not for_people),
+        hide_credentials,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *(_console(colors=out.isatty()) if for_people else _json()),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.captureWarnings(capture=True)
+    for name in _NEVER_BELOW_WARNING:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for name in _DEBUG_ONLY:
+        logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+
+
+def hide_credentials(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Take ``user:password@`` out of every URL; libraries put addresses into their messages."""
+    for key, value in event.items():
+        if isinstance(value, str) and "://" in value:
+            event[key] = _CREDENTIALS.sub("***@", value)
+    return event
+
+
+# Both write tracebacks without the values of local variables, which may be documents.
+_TRACEBACKS: list[Processor] = [structlog.processors.format_exc_info, hide_credentials]
+
+
+def _console(*, colors: bool) -> list[Processor]:
+    renderer = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+    return [*_TRACEBACKS, renderer]
+
+
+def _json() -> list[Processor]:
+    return [*_TRACEBACKS, structlog.processors.JSONRenderer()]

@@ -1,0 +1,59 @@
+"""What tasks call, and what each does around its one call: bind the log, turn an outcome into what Flower shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from knowledge_worker.errors import KnowledgeError, LeaseLostError, PassCancelledError
+
+log = structlog.get_logger()
+
+FAILED: Final = "failed"
+
+
+class Work(Protocol):
+    """The worker side of :class:`knowledge_worker.knowledge.Knowledge`; each answers its outcome in a few words."""
+
+    def run_pass(self, name: str) -> str:
+        """Run the pass of a collection, if one is due."""
+        ...
+
+    def run_embed(self, name: str) -> str:
+        """Help to embed what is pending in a collection."""
+        ...
+
+    def run_tick(self) -> str | None:
+        """Nudge what is due."""
+        ...
+
+
+class PassFailed(Exception):
+    """Work that failed in an expected way; its message is one line. Celery logs it without a traceback."""
+
+
+def run_bound(work: Callable[[], str | None], *, task: str, task_id: str | None, collection: str | None = None) -> str:
+    """Run ``work`` with task and collection on every log line.
+
+    Returns:
+        Its outcome in a few words, which monitors show as the task's result.
+
+    Raises:
+        PassFailed: it failed; the task's state tells.
+    """
+    facts = {"task": task, "task_id": task_id} | ({} if collection is None else {"collection": collection})
+    with structlog.contextvars.bound_contextvars(**facts):
+        try:
+            outcome = work() or "ok"
+        except (LeaseLostError, PassCancelledError) as error:
+            # Another worker goes on, or will: nothing failed.
+            log.info("task_left", reason=error.code)
+            return error.code.replace("_", " ")
+        except KnowledgeError as error:
+            log.warning("task_failed", code=error.code, error=error.message)
+            raise PassFailed(error.message) from None
+    if outcome.startswith(FAILED):
+        raise PassFailed(outcome.removeprefix(FAILED).lstrip(": ") or FAILED)
+    return outcome
