@@ -207,8 +207,12 @@ class Knowledge:
         """
         return self._parts.searching.search(query, collections=collections, top_k=top_k, min_score=min_score)
 
-    def check(self) -> list[str]:
-        """What keeps the declarations from working here, one line each; embeds nothing, writes nothing."""
+    def check(self, *, servers: bool = True) -> list[str]:
+        """What keeps the declarations from working here, one line each; embeds nothing, writes nothing.
+
+        Args:
+            servers: False looks at the declarations alone and connects to nothing.
+        """
         problems: list[str] = []
         for one in self.declared:
             problems += _problems(one.check)
@@ -217,6 +221,8 @@ class Knowledge:
             problems += _problems(self._parts.models.default, "KNOWLEDGE_MODEL does not resolve: ")
         elif self._embedding_model is not None:
             problems += _problems(self._parts.models.default, "embedding_model: ")
+        if not servers:
+            return problems
         if self._overrides.store is None:
             problems += _problems(lambda: check_database(database_url(self.settings)))
         if self._overrides.queue is None:
