@@ -8,7 +8,6 @@ the ones that are parameters.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote, unquote_to_bytes
@@ -84,23 +83,21 @@ def request_path(scope: Scope, *, root_path: str) -> RequestPath:
         root_path: the configured prefix, used when neither the server nor an outer application tells one.
     """
     raw = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
-    segments = tuple(decode_segment(part) for part in raw.decode("latin-1").split("/")[1:])
+    # What does not begin with a slash ("*", a whole address) is no path of ours and matches nothing.
+    parts = raw.decode("latin-1").removeprefix("/").split("/")
+    segments = tuple(decode_segment(part) for part in parts)
     told = str(scope.get("root_path", ""))
     root = _with_slash(told or root_path)
     # A proxy may or may not have removed the prefix, and with one in front of an outer application only the part that
     # the outer application mounted is left.
     mounted = _with_slash(told.removeprefix(str(scope.get("app_root_path", ""))))
     for prefix in (root, mounted):
-        parts = tuple(prefix.split("/")[1:])
-        if parts and segments[: len(parts)] == parts:
-            return RequestPath(root=root, segments=_or_index(segments[len(parts) :]))
-    return RequestPath(root=root, segments=_or_index(segments))
+        outer = tuple(prefix.split("/")[1:])
+        if outer and segments[: len(outer)] == outer:
+            return RequestPath(root=root, segments=segments[len(outer) :] or ("",))
+    return RequestPath(root=root, segments=segments)
 
 
 def _with_slash(prefix: str) -> str:
     inner = prefix.strip("/")
     return f"/{inner}" if inner else ""
-
-
-def _or_index(segments: Sequence[str | None]) -> tuple[str | None, ...]:
-    return tuple(segments) or ("",)

@@ -13,7 +13,6 @@ from knowledge_worker.domain.limits import QUERY_MAX_CHARS, RESULTS_DEFAULT, RES
 from ..body import checked, json_object
 from ..openapi import json_body, problems
 from ..views import SearchView, search_view
-from .collections import existing_name
 
 if TYPE_CHECKING:
     from knowledge_worker.knowledge import Knowledge
@@ -43,15 +42,13 @@ def search_router(knowledge: Knowledge) -> APIRouter:
     """The routes at ``/search``."""
     router = APIRouter(prefix="/search", tags=["search"], responses=problems(404, 409))
 
-    def answer(collections: list[str] | None, *, query: str, top_k: int, min_score: float | None) -> SearchView:
-        names = None if collections is None else [existing_name(name) for name in dict.fromkeys(collections)]
-        return search_view(knowledge.search(query, collections=names, top_k=top_k, min_score=min_score))
-
     @router.post("", responses=problems(413), openapi_extra=json_body(SearchRequest))
     def search(body: Annotated[dict[str, Any], Depends(json_object)]) -> SearchView:
         """Search by meaning."""
         asked = checked(SearchRequest, body)
-        return answer(asked.collections, query=asked.query, top_k=asked.top_k, min_score=asked.min_score)
+        return search_view(
+            knowledge.search(asked.query, collections=asked.collections, top_k=asked.top_k, min_score=asked.min_score)
+        )
 
     @router.get("")
     def search_by_link(
@@ -61,6 +58,6 @@ def search_router(knowledge: Knowledge) -> APIRouter:
         min_score: Annotated[float | None, Query(alias="minScore", ge=-1, le=1, allow_inf_nan=False)] = None,
     ) -> SearchView:
         """Search by meaning, with the question in the query string."""
-        return answer(collection, query=q, top_k=top_k, min_score=min_score)
+        return search_view(knowledge.search(q, collections=collection, top_k=top_k, min_score=min_score))
 
     return router
