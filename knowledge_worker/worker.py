@@ -45,6 +45,10 @@ class Node(Work, Protocol):
         """A heartbeat."""
         ...
 
+    def node_stopped(self) -> None:
+        """Forget the node, in an orderly stop."""
+        ...
+
     def request_stop(self) -> None:
         """Running passes stop at their next step; never waits."""
         ...
@@ -138,6 +142,7 @@ def run_worker(knowledge: Node, settings: Settings) -> int:
         quiet=True,
     )
     worker.start()
+    _forget(knowledge)
     if refusals:
         return EXIT_CONFIGURATION
     return int(worker.exitcode or 0)
@@ -176,6 +181,13 @@ def connect_signals(
     leave_logging_to_us()
     signals.worker_ready.connect(ready, weak=False)
     signals.worker_shutting_down.connect(stopping, weak=False)
+
+
+def _forget(node: Node) -> None:
+    try:
+        node.node_stopped()
+    except Exception as error:  # noqa: BLE001 - it expires by itself
+        log.info("node_not_forgotten", error=_one_line(error))
 
 
 def _ask_celery_to_stop() -> None:

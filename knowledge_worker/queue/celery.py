@@ -214,6 +214,7 @@ def consumers(app: Celery, timeout: float = 1.0) -> dict[str, int]:
         ServiceUnavailableError: the broker does not answer.
     """
     try:
+        _probe(app)
         answers = app.control.inspect(timeout=timeout).active_queues()
     except _PUBLISH_ERRORS as error:
         cause = error.__cause__ or error
@@ -221,3 +222,14 @@ def consumers(app: Celery, timeout: float = 1.0) -> dict[str, int]:
     queues_by_worker = cast("dict[str, list[dict[str, Any]]]", answers or {})
     found = Counter(queue["name"] for queues in queues_by_worker.values() for queue in queues)
     return {name: found[name] for name in QUEUES}
+
+
+def _probe(app: Celery) -> None:
+    """Fail at once where Celery's own transport would try to reconnect for six seconds."""
+    url = str(app.conf.broker_url)
+    if url.startswith(("redis://", "rediss://")):
+        client = connect(url, timeout_s=PUBLISH_TIMEOUT_S)
+        try:
+            client.ping()
+        finally:
+            client.close()

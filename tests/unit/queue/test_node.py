@@ -40,6 +40,8 @@ class FakeNode:
     def run_tick(self) -> str:
         return "ok"
 
+    def node_stopped(self) -> None: ...
+
     def request_stop(self) -> None: ...
 
 

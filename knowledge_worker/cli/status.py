@@ -1,0 +1,89 @@
+"""``knowledge-worker status``: every collection and how it is doing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from knowledge_worker.cli import exit_codes
+from knowledge_worker.cli.options import json_option, opened, settings_from, shared_options
+from knowledge_worker.cli.output import ago, echo_json, safe_line, table, views
+
+if TYPE_CHECKING:
+    from knowledge_worker.domain.collection import Collection
+    from knowledge_worker.knowledge import Knowledge
+
+COLUMNS = ("COLLECTION", "STATUS", "DOCUMENTS", "PENDING", "FAILED", "LAST PASS", "NEXT ATTEMPT", "ERROR")
+NUMBERS = ("DOCUMENTS", "PENDING", "FAILED")
+WATCH_EVERY_S = 1.0
+
+
+@click.command()
+@json_option
+@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
+@shared_options
+@click.pass_context
+def status(ctx: click.Context, as_json: bool, watch: bool) -> None:
+    """Show every collection: status, documents, last pass, next attempt and error."""
+    with opened(settings_from(ctx)) as knowledge:
+        try:
+            while True:
+                collections = knowledge.collections()
+                if watch and not as_json and sys.stdout.isatty():
+                    click.clear()
+                if as_json:
+                    echo_json(views().collection_list_view(collections))
+                else:
+                    click.echo(_text(knowledge, collections))
+                if not watch:
+                    return
+                sys.stdout.flush()
+                time.sleep(WATCH_EVERY_S)
+        except KeyboardInterrupt:
+            if not watch:
+                raise
+            ctx.exit(exit_codes.OK)
+
+
+def _text(knowledge: Knowledge, collections: list[Collection]) -> str:
+    if not collections:
+        return "There are no collections: declare one with --docs PATH or --app MODULE:ATTRIBUTE."
+    lines = [table(COLUMNS, [_row(knowledge, one) for one in collections], numbers=NUMBERS)]
+    for one in collections:
+        lines += [f"{one.name}: {safe_line(text)}" for text in ([one.notice] if one.notice else [])]
+        lines += [f"{one.name}: incomplete: {safe_line(reason)}" for reason in one.incomplete]
+    return "\n".join(lines)
+
+
+def _row(knowledge: Knowledge, one: Collection) -> list[str]:
+    counts = one.documents
+    return [
+        one.name,
+        one.status,
+        str(counts.total),
+        str(counts.pending),
+        str(counts.failed),
+        _last_pass(knowledge, one),
+        _next_attempt(one),
+        one.error or "",
+    ]
+
+
+def _last_pass(knowledge: Knowledge, one: Collection) -> str:
+    if one.key == 0:
+        return "-"  # declared here and not stored yet
+    newest = next(iter(knowledge.passes(one.name, limit=1)), None)
+    if newest is None:
+        return "-"
+    return newest.outcome if newest.ended_at is None else f"{newest.outcome}, {ago(newest.ended_at)}"
+
+
+def _next_attempt(one: Collection) -> str:
+    if one.broken:
+        return "when declared anew"
+    if one.retry_at is not None:
+        return ago(one.retry_at)
+    return "asked for" if one.requested > one.done and one.running is None else "-"
