@@ -11,6 +11,7 @@ import secrets
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from knowledge_worker.errors import ConfigurationError
 
@@ -123,12 +124,13 @@ class DataDirectory:
         """
         file = self.path / "embedded.json"
         try:
-            old = json.loads(file.read_text()) if file.exists() else {}
-            fresh = {
+            old: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+            fresh: dict[str, Any] = {
                 name: secrets.token_urlsafe(24)
                 for name in ("superuser_password", "database_password", "redis_password")
             }
-            memory = Memory(**{**fresh, **old, **changes})
+            values: dict[str, Any] = {**fresh, **old, **changes}
+            memory = Memory(**values)
             if asdict(memory) != old:
                 write_private(file, json.dumps(asdict(memory), indent=2) + "\n")
         except OSError as error:
@@ -211,6 +213,8 @@ def write_private(path: Path, text: str) -> None:
 
 def unusable(path: Path, error: OSError) -> ConfigurationError:
     """One line for what the operating system refused."""
+    if error.filename and not Path(os.fsdecode(error.filename)).is_relative_to(path):
+        return ConfigurationError(f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}.")
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             problem = "the disk is full. Make room, or choose another place with --data-dir"

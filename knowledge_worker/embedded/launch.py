@@ -1,4 +1,4 @@
-"""The moment between fork and the real program: ``python launch.py PARENT SIGNAL LIFELINE UID GID PROGRAM [ARGUMENT]...``.
+"""The moment between fork and the program: ``launch.py PARENT SIGNAL LIFELINE UID GID PROGRAM [ARGUMENT]...``.
 
 Run by path and alone (it imports nothing of this package), so it costs 20 ms. It ties the program's life to its
 parent's, becomes another user where PostgreSQL needs that, and then replaces itself with the program. Doing this in a

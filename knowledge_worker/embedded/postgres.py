@@ -162,6 +162,7 @@ class EmbeddedPostgres:
 
     def _launch(self, programs: Path, account: Account | None) -> None:
         memory = self._directory.remember()
+        report = ""
         for attempt in range(3):
             # A restart keeps the port, because the other processes know it.
             port = self._port or free_port(memory.database_port if attempt == 0 else 0)
@@ -187,7 +188,7 @@ class EmbeddedPostgres:
 
     def _wait_until_ready(self) -> bool:
         """Watch the eighth line of postmaster.pid, as pg_ctl does; False when the server ended instead."""
-        assert self._process is not None  # noqa: S101 - just started
+        assert self._process is not None
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:

@@ -46,7 +46,6 @@ class Servers:
             raise
         self.database_url = self._postgres.url if self._postgres else None
         self.redis_url = self._valkey.url if self._valkey else None
-        self.publish()
 
     def publish(self, *, api_url: str | None = None, flower_url: str | None = None) -> None:
         """Tell other commands what runs here."""
@@ -80,7 +79,8 @@ def start_servers(data_dir: Path) -> Servers:
     servers = Servers(directory)
     try:
         servers.start()
+        servers.publish()
     except BaseException:
-        directory.close()
+        servers.stop()
         raise
     return servers

@@ -98,7 +98,7 @@ class EmbeddedValkey:
                     stdout=output,
                 )
             # On its standard input, so that the password is in no command line and in no further file.
-            assert self._process.stdin is not None  # noqa: S101 - a pipe
+            assert self._process.stdin is not None
             with self._process.stdin as configuration:
                 configuration.write(self._configuration(port, memory.redis_password).encode())
             if self._wait_until_ready(port, memory.redis_password):
@@ -130,7 +130,7 @@ class EmbeddedValkey:
         )
 
     def _wait_until_ready(self, port: int, password: str) -> bool:
-        assert self._process is not None  # noqa: S101 - just started
+        assert self._process is not None
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
