@@ -94,7 +94,9 @@ def test_each_setting_named_is_one_that_is_read(services: dict[str, Any]) -> Non
 
 def test_nothing_starts_before_what_it_needs(services: dict[str, Any]) -> None:
     assert services["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-    for name in ("api", "worker", "beat", "flower"):
+    for name in ("beat", "flower"):
+        assert services[name]["depends_on"] == {"redis": {"condition": "service_healthy"}}
+    for name in ("api", "worker"):
         assert services[name]["depends_on"] == {
             "migrate": {"condition": "service_completed_successfully"},
             "postgres": {"condition": "service_healthy"},
@@ -109,6 +111,17 @@ def test_everything_that_stays_is_watched_and_restarted(services: dict[str, Any]
     for name in OURS:
         assert services[name]["init"] is True
         assert services[name]["stop_grace_period"] == "30s"
+
+
+def test_a_process_is_told_no_more_than_it_needs(services: dict[str, Any]) -> None:
+    """Flower is a page that shows and stops workers: neither the database nor a provider is its business."""
+    assert services["flower"]["environment"].keys() == {
+        "KNOWLEDGE_REDIS_URL",
+        "KNOWLEDGE_LOG_LEVEL",
+        "KNOWLEDGE_FLOWER_BASIC_AUTH",
+    }
+    assert services["beat"]["environment"].keys() == {"KNOWLEDGE_REDIS_URL", "KNOWLEDGE_LOG_LEVEL"}
+    assert [name for name in OURS if "KNOWLEDGE_TOKENS" in services[name]["environment"]] == ["api"]
 
 
 def test_workers_can_be_many(services: dict[str, Any]) -> None:
