@@ -193,7 +193,7 @@ def test_an_async_generator_is_not_read_far_ahead() -> None:
     documents = define_knowledge_source(many).documents(make_context())
     next(documents)
 
-    assert len(produced) <= 20
+    assert len(produced) <= 64
     documents.close()
 
 
