@@ -1,1 +1,67 @@
 """Reference material for AI agents: indexed in the background, kept in step with its sources, searched by meaning."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from knowledge_worker.declarations import KnowledgeCollection
+from knowledge_worker.domain.document import DocumentInput, content_hash
+from knowledge_worker.domain.match import Match, SearchResult, Unavailable
+from knowledge_worker.errors import ConfigurationError, InvalidInputError, KnowledgeError, NotSearchableError
+from knowledge_worker.ports import EmbeddingModel, Embeddings, KnowledgeSource, SourceContext
+from knowledge_worker.sources.custom import define_knowledge_source
+from knowledge_worker.sources.folder import folder
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from knowledge_worker.chunking import chunk_text
+    from knowledge_worker.knowledge import Knowledge
+
+__all__ = [
+    "ConfigurationError",
+    "DocumentInput",
+    "EmbeddingModel",
+    "Embeddings",
+    "InvalidInputError",
+    "Knowledge",
+    "KnowledgeCollection",
+    "KnowledgeError",
+    "KnowledgeSource",
+    "Match",
+    "NotSearchableError",
+    "SearchResult",
+    "SourceContext",
+    "Unavailable",
+    "chunk_text",
+    "content_hash",
+    "create_app",
+    "define_knowledge_source",
+    "folder",
+]
+
+try:
+    __version__ = version("knowledge-worker")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "0"
+
+
+def create_app(knowledge: Knowledge) -> FastAPI:
+    """The REST API over ``knowledge`` as an ASGI application, to serve or to mount in another one."""
+    from knowledge_worker._bundled import load_api
+
+    return load_api().create_app(knowledge)
+
+
+def __getattr__(name: str) -> Any:
+    # Declaring collections stays quick: what connects to servers is imported when it is first named.
+    if name == "Knowledge":
+        from knowledge_worker.knowledge import Knowledge
+
+        return Knowledge
+    if name == "chunk_text":
+        from knowledge_worker.chunking import chunk_text
+
+        return chunk_text
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

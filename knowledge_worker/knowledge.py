@@ -38,7 +38,6 @@ DEFAULT_LOCAL_MODEL: Final = "local/wordllama"
 ALIVE_TICKS: Final = 6
 """A worker that was not seen for so many ticks no longer holds a declaration up."""
 
-_LOADED_AT = time.monotonic()
 _WAIT_POLL_S = 0.2
 
 
@@ -69,6 +68,7 @@ class Knowledge:
         models: ModelResolver | None = None,
         clock: Clock | None = None,
     ) -> None:
+        self._made_at = time.monotonic()
         check_declarations(collections)
         self.declared = tuple(collections)
         self._embedding_model = embedding_model
@@ -289,7 +289,7 @@ class Knowledge:
             parts.node,
             queues=queues,
             declared=parts.declared,
-            age_ms=round(1000 * (time.monotonic() - _LOADED_AT)),
+            age_ms=round(1000 * (time.monotonic() - self._made_at)),
             alive_ms=ALIVE_TICKS * self.settings.tick_ms,
         )
         for name in asked:

@@ -93,7 +93,10 @@ def build(
         celery_queue = CeleryQueue(celery, redis_url(settings))
         queue = celery_queue
         closing.append(celery_queue.close)
-    models = ModelBook(overrides.models or Models(settings), declared=declared, default=default_model)
+    resolver = overrides.models
+    if resolver is None:
+        resolver = Models(providers=settings.providers, quota_retry_ms=settings.quota_retry_ms)
+    models = ModelBook(resolver, declared=declared, default=default_model)
     return Parts(
         node=node,
         declared=tuple(
