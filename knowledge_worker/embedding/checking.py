@@ -52,16 +52,17 @@ def checked_vectors(
     if width == 0 or (dimensions is not None and width != dimensions):
         raise unusable(f"{width} dimensions" + ("" if dimensions is None else f" in place of {dimensions}"))
     try:
-        # In double precision, so that neither huge nor tiny components overflow in the length.
         vectors = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise unusable("a component is no number") from None
     if not np.isfinite(vectors).all():
         raise unusable("a component is not finite")
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not np.isfinite(lengths).all() or not (lengths > 0).all():
-        raise unusable("one has no length")
-    unit = (vectors / lengths).astype(np.float32)
+    largest = np.abs(vectors).max(axis=1, keepdims=True)
+    if not (largest > 0).all():
+        raise unusable("one is zero")
+    # Scaled first, so that the squares of huge or tiny components neither overflow nor vanish.
+    vectors /= largest
+    unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     if indexes is None:
         return unit
     ordered = np.empty_like(unit)
