@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from knowledge_worker.errors import InputTooLargeError, InvalidInputError
@@ -13,6 +13,14 @@ from knowledge_worker.errors import InputTooLargeError, InvalidInputError
 from .errors import invalid_input
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WholeNumber: TypeAlias = Annotated[int, BeforeValidator(_whole)]
+"""An integer as JSON has it: ``1.0`` is one, and ``"1"`` and ``true`` are none."""
 
 
 async def json_object(request: Request) -> dict[str, Any]:

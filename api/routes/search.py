@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
 
-from knowledge_worker.domain.limits import QUERY_MAX_CHARS, RESULTS_DEFAULT, RESULTS_MAX
+from knowledge_worker.domain.limits import NAME_MAX_CHARS, QUERY_MAX_CHARS, RESULTS_DEFAULT, RESULTS_MAX
 
-from ..body import checked, json_object
+from ..body import WholeNumber, checked, json_object
 from ..openapi import json_body, problems
 from ..views import SearchView, search_view
 
 if TYPE_CHECKING:
     from knowledge_worker.knowledge import Knowledge
+
+
+# Only described here; the search itself refuses what breaks these two, with a message of its own.
+_NOT_BLANK: JsonDict = {"pattern": r"\S"}
+_NAME: JsonDict = {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$", "maxLength": NAME_MAX_CHARS}
 
 
 class SearchRequest(BaseModel):
@@ -28,11 +34,11 @@ class SearchRequest(BaseModel):
         json_schema_extra={"examples": [{"query": "How do refunds work?", "collections": ["handbook"], "topK": 5}]},
     )
 
-    query: str = Field(min_length=1, max_length=QUERY_MAX_CHARS)
-    collections: list[str] | None = Field(
+    query: str = Field(min_length=1, max_length=QUERY_MAX_CHARS, json_schema_extra=_NOT_BLANK)
+    collections: list[Annotated[str, Field(json_schema_extra=_NAME)]] | None = Field(
         default=None, min_length=1, description="Where to look; in all collections when it is left out."
     )
-    top_k: int = Field(default=RESULTS_DEFAULT, ge=1, le=RESULTS_MAX, description="The most matches.")
+    top_k: WholeNumber = Field(default=RESULTS_DEFAULT, ge=1, le=RESULTS_MAX, description="The most matches.")
     min_score: float | None = Field(
         default=None, ge=-1, le=1, allow_inf_nan=False, description="The least cosine similarity of a match."
     )
@@ -52,8 +58,19 @@ def search_router(knowledge: Knowledge) -> APIRouter:
 
     @router.get("")
     def search_by_link(
-        q: Annotated[str, Query(min_length=1, max_length=QUERY_MAX_CHARS, examples=["How do refunds work?"])],
-        collection: Annotated[list[str] | None, Query(description="Where to look; may be given several times.")] = None,
+        q: Annotated[
+            str,
+            Query(
+                min_length=1,
+                max_length=QUERY_MAX_CHARS,
+                examples=["How do refunds work?"],
+                json_schema_extra=_NOT_BLANK,
+            ),
+        ],
+        collection: Annotated[
+            list[Annotated[str, Field(json_schema_extra=_NAME)]] | None,
+            Query(description="Where to look; may be given several times."),
+        ] = None,
         top_k: Annotated[int, Query(alias="topK", ge=1, le=RESULTS_MAX)] = RESULTS_DEFAULT,
         min_score: Annotated[float | None, Query(alias="minScore", ge=-1, le=1, allow_inf_nan=False)] = None,
     ) -> SearchView:

@@ -38,6 +38,11 @@ def test_only_the_query_is_needed(reader: TestClient, knowledge: Any) -> None:
     assert knowledge.asked == [("search", "x", None, 5, None)] * 2
 
 
+def test_a_whole_number_may_be_written_with_a_point(reader: TestClient, knowledge: Any) -> None:
+    assert reader.post(URL, content=b'{"query": "x", "topK": 3.0}').status_code == 200
+    assert knowledge.asked == [("search", "x", None, 3, None)]
+
+
 def test_a_match_shows_what_there_is(reader: TestClient, knowledge: Any) -> None:
     bare = Match(collection="a", document="d/1", index=0, text="t", score=0.5, lines=(1, 2), trusted=False)
     full = bare.model_copy(update={"title": "T", "source": "s", "section": ("One", "Two")})
