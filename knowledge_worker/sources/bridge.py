@@ -69,16 +69,26 @@ def _iterate_async(produced: Any, *, kind: str, context: SourceContext) -> Itera
 
 def _caller(stack: ExitStack) -> Callable[[Callable[[], Any]], Any]:
     """A function that runs another one where no event loop runs: here, else in a thread of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _loop_runs():
         return _call
     executor = stack.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="knowledge-source"))
     return lambda function: executor.submit(function).result()
 
 
 def _call(function: Callable[[], _T]) -> _T:
-    return function()
+    if not _loop_runs():
+        return function()
+    # A read that was begun elsewhere is ended, perhaps by the garbage collector, where a loop runs.
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="knowledge-source") as executor:
+        return executor.submit(function).result()
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _awaited(awaitable: Any) -> object:
