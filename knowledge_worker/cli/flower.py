@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knowledge_worker.cli.network import is_loopback, port_in_use
+from knowledge_worker.cli.network import is_loopback, listening_socket
 from knowledge_worker.cli.options import set_up_logging, setting, settings_from, shared_options
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def _serve(settings: Settings, address: str) -> None:
     from flower.command import extract_settings
     from flower.options import default_options as options
     from flower.urls import settings as application_settings
+    from tornado.httpserver import HTTPServer
 
     from knowledge_worker.cli.running import stop_on_sigterm
     from knowledge_worker.queue.celery import create_celery, leave_logging_to_us
@@ -61,13 +62,17 @@ def _serve(settings: Settings, address: str) -> None:
         setattr(options, name, value)
     extract_settings()
     leave_logging_to_us()
-    # Flower asks each worker for details every time its page is opened; answers of busy ones come late.
-    page: Any = Flower(capp=create_celery(settings), options=options, **application_settings)
-    try:
-        port = page.start_http_server()
-    except OSError as error:
-        raise port_in_use(error, address, settings.flower_port, "--flower-port", "KNOWLEDGE_FLOWER_PORT") from None
+    celery = create_celery(settings)
+    listener = listening_socket(address, settings.flower_port, "--flower-port", "KNOWLEDGE_FLOWER_PORT")
+    listener.setblocking(False)
+    page: Any = Flower(capp=celery, options=options, **application_settings)
+    HTTPServer(page).add_sockets([listener])
     atexit.register(page.stop)
     stop_on_sigterm()
-    structlog.get_logger().info("flower_started", host=address, port=port, basic_auth=bool(settings.flower_basic_auth))
+    structlog.get_logger().info(
+        "flower_started",
+        host=address,
+        port=listener.getsockname()[1],
+        basic_auth=settings.flower_basic_auth is not None,
+    )
     page.start()

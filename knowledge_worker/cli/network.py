@@ -35,18 +35,18 @@ def listening_socket(host: str, port: int, option: str, variable: str) -> socket
         )[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise port_in_use(error, host, port, option, variable) from None
+        raise _refused(error, host, port, option, variable) from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(socket.SOMAXCONN)
     except OSError as error:
         listener.close()
-        raise port_in_use(error, host, port, option, variable) from None
+        raise _refused(error, host, port, option, variable) from None
     return listener
 
 
-def port_in_use(error: OSError, host: str, port: int, option: str, variable: str) -> ConfigurationError:
+def _refused(error: OSError, host: str, port: int, option: str, variable: str) -> ConfigurationError:
     """What to say when listening failed."""
     if error.errno == errno.EADDRINUSE:
         return ConfigurationError(f"Port {port} on {host} is in use: choose another with {option} or {variable}.")

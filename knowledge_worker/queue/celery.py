@@ -58,8 +58,10 @@ def create_celery(settings: Settings) -> Celery:
     """
     if settings.redis_url is None:
         raise ConfigurationError("Set KNOWLEDGE_REDIS_URL: workers are woken through Redis.")
+    redis_url = settings.redis_url.get_secret_value()
+    connect(redis_url).close()  # looks at the address only
     app = Celery("knowledge", set_as_current=False)
-    url = broker_url(settings.redis_url.get_secret_value())
+    url = broker_url(redis_url)
     app.conf.update(
         broker_url=url,
         # Certificates are checked unless the address says otherwise (?ssl_cert_reqs=none).
