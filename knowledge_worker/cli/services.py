@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 import click
 
-from knowledge_worker.config import load_settings
+from knowledge_worker.cli.options import set_up_logging, settings_from, shared_options
 from knowledge_worker.embedded.servers import start_servers
 from knowledge_worker.embedded.supervisor import Supervisor
 
 
 @click.command()
-@click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where the servers keep their data.  [env: KNOWLEDGE_DATA_DIR; default: .knowledge]",
-)
-def services(data_dir: Path | None) -> None:
+@shared_options
+@click.pass_context
+def services(ctx: click.Context) -> None:
     """Run only the embedded PostgreSQL and Valkey.
 
-    Prints two `export` lines for other shells, then runs until Ctrl-C or SIGTERM. The data and the addresses stay the
-    same from one start to the next.
+    Prints two `export` lines for other shells, then runs until Ctrl-C or SIGTERM. The data and, where they are free,
+    the ports stay the same from one start to the next; so do the passwords.
 
-    Exit codes: 0 stopped on request, 1 a server failed, 2 wrong use or configuration.
+    \b
+    Exit codes:
+      0    stopped on request
+      1    failed; the message says why
+      2    wrong use or configuration
     """
-    settings = load_settings(data_dir=data_dir)
+    settings = settings_from(ctx, needs=())
+    set_up_logging(settings, server=True)
     with Supervisor(logs=settings.data_dir / "logs", write=_say) as supervisor:
         servers = start_servers(settings.data_dir)
         try:
@@ -37,8 +38,7 @@ def services(data_dir: Path | None) -> None:
             supervisor.stop()
         finally:
             servers.stop()
-    if code:
-        raise SystemExit(code)
+    ctx.exit(code)
 
 
 def _say(_name: str, line: str) -> None:

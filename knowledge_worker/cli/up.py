@@ -2,74 +2,60 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import shlex
+import socket
 import sys
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 from pydantic import SecretStr
 
 from knowledge_worker.cli.first_pass import Client, FirstPass
+from knowledge_worker.cli.network import is_loopback, listening_socket
+from knowledge_worker.cli.options import set_up_logging, setting, settings_from, shared_options
 from knowledge_worker.cli.terminal import Terminal
-from knowledge_worker.config import PREFIX, Settings, load_settings
+from knowledge_worker.config import PREFIX, Settings
 from knowledge_worker.embedded.directory import DataDirectory
-from knowledge_worker.embedded.network import free_port, is_free, listener
+from knowledge_worker.embedded.network import listener
 from knowledge_worker.embedded.servers import Servers
-from knowledge_worker.embedded.supervisor import CONFIGURATION_ERROR, Child, Supervisor
+from knowledge_worker.embedded.supervisor import Child, Running, Supervisor
 from knowledge_worker.errors import ConfigurationError
 
 WORKER_GRACE_S = 20.0
+API_GRACE_S = 12.0
+"""A little more than requests under way get from the API itself."""
+SERVER_VARIABLES = (f"{PREFIX}DATABASE_URL", f"{PREFIX}REDIS_URL")
 COMMAND = (sys.executable, "-m", "knowledge_worker.cli")
 
 
 @click.command()
-@click.option(
-    "--docs",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="PATH",
-    help="A folder to index as a collection named after it; may be given several times.  [env: KNOWLEDGE_DOCS]",
-)
-@click.option("--app", metavar="MODULE:ATTRIBUTE", help="Where the declarations are.  [env: KNOWLEDGE_APP]")
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    help="Where the embedded servers keep their data.  [env: KNOWLEDGE_DATA_DIR; default: .knowledge]",
-)
-@click.option("--host", help="Where the API listens.  [env: KNOWLEDGE_HOST; default: 127.0.0.1]")
-@click.option("--port", type=int, help="The API's port; 0 picks a free one.  [env: KNOWLEDGE_PORT; default: 8100]")
-@click.option("--flower-port", type=int, help="Flower's port; 0 picks a free one.  [env: KNOWLEDGE_FLOWER_PORT]")
+@setting("--host", help="Where the API listens. Default: 127.0.0.1")
+@setting("--port", type=click.IntRange(0, 65535), help="The API's port; 0 picks a free one. Default: 8100")
+@setting("--flower-port", type=click.IntRange(0, 65535), help="Flower's port; 0 picks a free one. Default: 5555")
 @click.option("--no-flower", is_flag=True, help="Do not run Flower, the page that shows workers and tasks.")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Worker processes.")
-def up(
-    *,
-    docs: tuple[Path, ...],
-    app: str | None,
-    data_dir: Path | None,
-    host: str | None,
-    port: int | None,
-    flower_port: int | None,
-    no_flower: bool,
-    workers: int,
-) -> None:
+@shared_options
+@click.pass_context
+def up(ctx: click.Context, no_flower: bool, workers: int) -> None:
     """Run everything: servers, API, workers, beat and Flower.
 
     PostgreSQL and Valkey are embedded and keep their data in the data directory, unless KNOWLEDGE_DATABASE_URL and
-    KNOWLEDGE_REDIS_URL name servers of your own. Ctrl-C or SIGTERM stops all of it in order, a second one at once.
+    KNOWLEDGE_REDIS_URL name servers of your own. A process that dies is started again. Ctrl-C or SIGTERM stops all of
+    it in order, a second one at once.
 
-    Exit codes: 0 stopped on request, 1 something failed, 2 wrong use or configuration.
+    \b
+    Exit codes:
+      0    stopped on request
+      1    failed; the message says why
+      2    wrong use or configuration
     """
-    settings = load_settings(
-        docs=docs or None, app=app, data_dir=data_dir, host=host, port=port, flower_port=flower_port
-    )
-    code = _run(settings, flower=not no_flower, workers=workers)
-    if code:
-        raise SystemExit(code)
+    settings = settings_from(ctx, needs=())
+    set_up_logging(settings, server=True)
+    ctx.exit(_run(settings, flower=not no_flower, workers=workers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +77,11 @@ class _Plan:
     workers: int
 
     @property
+    def external(self) -> bool:
+        """Whether a server is not ours."""
+        return self.settings.database_url is not None or self.settings.redis_url is not None
+
+    @property
     def local_host(self) -> str:
         """An address at which this machine reaches the API."""
         host = self.settings.host
@@ -102,7 +93,7 @@ class _Plan:
 
     @property
     def flower_url(self) -> str | None:
-        return _url("127.0.0.1", self.flower_port) if self.flower_port else None
+        return _url(_flower_host(self.settings), self.flower_port) if self.flower_port else None
 
     @property
     def reader(self) -> str | None:
@@ -134,14 +125,19 @@ def _plan(settings: Settings, directory: DataDirectory, *, flower: bool, workers
             raise ConfigurationError(f"The folder {folder} does not exist. Check --docs or {PREFIX}DOCS.")
         if os.pathsep in str(folder.absolute()):
             raise ConfigurationError(f"The folder {folder} has a {os.pathsep!r} in its path; declare it in Python.")
-    token = None
-    if not settings.tokens and _is_loopback(settings.host):
-        token = directory.token()
+    with ExitStack() as claimed:  # both are held until both are known to be free
+
+        def claim(host: str, port: int, name: str) -> int:
+            return claimed.enter_context(_listening(host, port, name)).getsockname()[1]
+
+        api_port = claim(settings.host, settings.port, "port")
+        flower_port = claim(_flower_host(settings), settings.flower_port, "flower_port") if flower else None
+    development = not settings.tokens and is_loopback(settings.host)
     return _Plan(
         settings=settings,
-        port=_claim_port(settings.host, settings.port, "--port"),
-        flower_port=_claim_port("127.0.0.1", settings.flower_port, "--flower-port") if flower else None,
-        token=token,
+        port=api_port,
+        flower_port=flower_port,
+        token=directory.token() if development else None,
         workers=workers,
     )
 
@@ -150,18 +146,18 @@ def _serve(plan: _Plan, directory: DataDirectory, servers: Servers, supervisor: 
     """Start everything, in the order in which one thing needs the other, and keep it alive."""
     env = _environment(plan, directory)
     # Declarations are checked beside the start of the servers: both take a moment, and neither needs the other.
-    checking = supervisor.begin_once(_command("check", env))
+    declarations = supervisor.begin_once(_command("check", env))
     servers.start()
     supervisor.watch(servers.parts)
+    if code := _finish(supervisor, declarations):
+        return code
     env.update(_addresses(plan.settings, servers))
-    for running, name in ((checking, "check"), (None, "migrate")):
-        code, said = supervisor.finish_once(running or supervisor.begin_once(_command(name, env)))
-        if supervisor.stop_requested:
-            return 0
-        if code != 0:
-            for line in said:
-                terminal.write("", line)
-            return CONFIGURATION_ERROR if code == CONFIGURATION_ERROR else 1
+    # What is wrong with servers of the operator's own is said here, in one line, instead of by each process.
+    for name in ("migrate", "check") if plan.external else ("migrate",):
+        if code := _finish(supervisor, supervisor.begin_once(_command(name, env))):
+            return code
+    if supervisor.stop_requested:
+        return 0
     servers.publish(api_url=plan.api_url, flower_url=plan.flower_url)
     for child in _children(plan, env):
         supervisor.begin(child)
@@ -181,12 +177,22 @@ def _serve(plan: _Plan, directory: DataDirectory, servers: Servers, supervisor: 
     return code
 
 
+def _finish(supervisor: Supervisor, running: Running) -> int:
+    """Wait for a command that has to succeed before we go on; says its lines when it does not."""
+    code, said = supervisor.finish_once(running)
+    if code == 0 or supervisor.stop_requested:
+        return 0
+    for line in said:
+        click.echo(line, err=True)
+    return code if code > 0 else 1
+
+
 def _command(name: str, env: dict[str, str]) -> Child:
-    return Child(name=name, argv=[*COMMAND, name], env=env)
+    return Child(name=name, argv=[*COMMAND, name], env=dict(env))
 
 
 def _children(plan: _Plan, env: dict[str, str]) -> Iterable[Child]:
-    yield Child(name="api", argv=[*COMMAND, "api"], env=env)
+    yield Child(name="api", argv=[*COMMAND, "api"], env=env, grace_s=API_GRACE_S)
     for number in range(1, plan.workers + 1):
         name = "worker" if plan.workers == 1 else f"worker-{number}"
         yield Child(name=name, argv=[*COMMAND, "worker"], env=env, stop_order=1, grace_s=WORKER_GRACE_S)
@@ -213,14 +219,16 @@ def _environment(plan: _Plan, directory: DataDirectory) -> dict[str, str]:
         told["DEV"] = "1"
     if settings.log_format == "auto" and sys.stdout.isatty():
         told["LOG_FORMAT"] = "console"  # they write to a pipe and cannot tell
-    return {**os.environ, **{PREFIX + name: value for name, value in told.items()}}
+    elif settings.log_format != "auto":
+        told["LOG_FORMAT"] = settings.log_format
+    told["LOG_LEVEL"] = settings.log_level
+    env = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
+    return {**env, **{PREFIX + name: value for name, value in told.items()}}
 
 
 def _addresses(settings: Settings, servers: Servers) -> dict[str, str]:
-    return {
-        f"{PREFIX}DATABASE_URL": servers.database_url or _secret(settings.database_url),
-        f"{PREFIX}REDIS_URL": servers.redis_url or _secret(settings.redis_url),
-    }
+    urls = (servers.database_url or _secret(settings.database_url), servers.redis_url or _secret(settings.redis_url))
+    return dict(zip(SERVER_VARIABLES, urls, strict=True))
 
 
 def _announce(plan: _Plan, terminal: Terminal) -> None:
@@ -249,26 +257,18 @@ def _question(settings: Settings) -> str:
     return command
 
 
-def _claim_port(host: str, port: int, option: str) -> int:
+def _listening(host: str, port: int, name: str) -> socket.socket:
+    """A socket on the port, or a line that says who has it."""
     try:
-        if port == 0:
-            return free_port(host=host)
-        if is_free(host, port):
-            return port
-    except OSError as error:
-        raise ConfigurationError(f"Nothing can listen on {host}, port {port}: {error.strerror}.") from None
-    holder = listener(port)
-    by = f" by {holder}" if holder else ""
-    raise ConfigurationError(
-        f"Port {port} on {host} is in use{by}. Stop that, choose another with {option}, or {option} 0 for a free one."
-    )
+        return listening_socket(host, port, f"--{name.replace('_', '-')}", PREFIX + name.upper())
+    except ConfigurationError as error:
+        holder = listener(port)
+        raise ConfigurationError(f"{error.message} It is held by {holder}." if holder else error.message) from None
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _flower_host(settings: Settings) -> str:
+    """Where ``flower`` listens: without a password on loopback only."""
+    return settings.host if is_loopback(settings.host) or settings.flower_basic_auth else "127.0.0.1"
 
 
 def _grants(permission: str, wanted: str) -> bool:

@@ -6,38 +6,24 @@ import socket
 import sys
 from pathlib import Path
 
+from knowledge_worker.errors import ServiceUnavailableError
+
 LOOPBACK = "127.0.0.1"
 
 
-def is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now.
-
-    Raises:
-        OSError: there is no such address here, or a port below 1024 needs rights that this user lacks.
-    """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    with socket.socket(family, kind, protocol) as probe:
-        # As servers do it: connections that were closed a moment ago are no obstacle.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-            probe.listen(1)
-        except OSError as error:
-            if error.errno is not None and "in use" in (error.strerror or "").lower():
-                return False
-            raise
-    return True
-
-
-def free_port(preferred: int = 0, *, host: str = LOOPBACK) -> int:
-    """``preferred`` if it is free, else one that the system picks."""
-    if preferred and is_free(host, preferred):
-        return preferred
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+def free_port(preferred: int = 0) -> int:
+    """A port of loopback on which nobody listens: ``preferred`` if possible, else one that the system picks."""
+    for port in (preferred, 0):
+        with socket.socket() as probe:
+            # As servers do it: connections that were closed a moment ago are no obstacle.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port))
+                probe.listen(1)
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise ServiceUnavailableError(f"No port of {LOOPBACK} is free.")
 
 
 def listener(port: int) -> str | None:

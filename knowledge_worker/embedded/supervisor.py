@@ -79,7 +79,7 @@ class _Deaths:
 
 
 class Running:
-    """A child's process and what is read from it."""
+    """A child's process and what is read from it; an opaque handle for callers."""
 
     def __init__(self, child: Child, log: LogFile) -> None:
         self.child = child
@@ -90,6 +90,11 @@ class Running:
         self.partial = b""
         self.once = False
         self.said: list[str] = []
+
+    @property
+    def exit_code(self) -> int:
+        """Of the process that ended; waits for it."""
+        return self.process.wait() if self.process else 0
 
     @property
     def alive(self) -> bool:
@@ -118,6 +123,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._former: dict[signal.Signals, object] = {}
         self._woken, self._waker = os.pipe()
+        self._stopping = False
         self.signals = 0
 
     def __enter__(self) -> Self:
@@ -177,23 +183,28 @@ class Supervisor:
             self._end([running])
         self._finish(running)
         self._running.remove(running)
-        assert running.process is not None
-        return running.process.wait(), running.said
+        return running.exit_code, running.said
 
     def run(self) -> int:
-        """Keep everything alive until a signal asks us to stop (0) or a child cannot be kept alive (1)."""
+        """Keep everything alive; an exit code.
+
+        Returns:
+            0 when a signal asked us to stop; 1 when something cannot be kept alive, 2 when its configuration is why.
+        """
         while not self.stop_requested:
             self._turn(TURN_S)
-            problem = self._revive()
-            if problem:
-                self._write("", problem)
-                return 1
+            hopeless = self._revive()
+            if hopeless:
+                code, reason = hopeless
+                self._write("", reason)
+                return code
         return 0
 
     def stop(self) -> None:
         """Stop everything in order and wait; a process that takes too long is killed."""
-        if self.stop_requested:
+        if self.stop_requested and not self._stopping:
             self._write("", "stopping; once more to kill")
+        self._stopping = True
         self._running.sort(key=lambda running: running.child.stop_order)
         for _, group in groupby(self._running, key=lambda running: running.child.stop_order):
             self._end(list(group))
@@ -279,21 +290,18 @@ class Supervisor:
             running.process.stdout.close()
         running.log.close()
 
-    def _revive(self) -> str | None:
-        """Start again what died, each after its wait; says why when that is hopeless."""
+    def _revive(self) -> tuple[int, str] | None:
+        """Start again what died, each after its wait; an exit code and the reason when that is hopeless."""
         for running in self._running:
             if running.alive:
                 continue
             if running.deaths.due is None:
                 self._finish(running)
-                assert running.process is not None
-                code = running.process.wait()
-                name, log = running.child.name, self._logs / f"{running.child.name}.log"
+                code, log = running.exit_code, self._logs / f"{running.child.name}.log"
                 if code == CONFIGURATION_ERROR:
-                    return f"{name} cannot run as it is configured; it says why in {log}."
-                problem = self._count_death(name, running.deaths, f"{_how(code)}; see {log}")
-                if problem:
-                    return problem
+                    return code, f"{running.child.name} cannot run as it is configured; it says why in {log}."
+                if hopeless := self._count_death(running.child.name, running.deaths, code):
+                    return hopeless
             elif running.deaths.is_due():
                 self._spawn(running)
         for server, deaths in self._servers.items():
@@ -301,9 +309,8 @@ class Supervisor:
             if code is None:
                 continue
             if deaths.due is None:
-                problem = self._count_death(server.name, deaths, f"{_how(code)}; see {self._logs / server.name}.log")
-                if problem:
-                    return problem
+                if hopeless := self._count_death(server.name, deaths, code):
+                    return hopeless
             elif deaths.is_due():
                 deaths.due = None
                 try:
@@ -312,11 +319,12 @@ class Supervisor:
                     self._write("", error.message)
         return None
 
-    def _count_death(self, name: str, deaths: _Deaths, how: str) -> str | None:
+    def _count_death(self, name: str, deaths: _Deaths, code: int) -> tuple[int, str] | None:
+        how = f"{_how(code)}; see {self._logs / name}.log"
         wait_s = deaths.add()
         if wait_s is None:
-            return f"{name} ended {DEATHS} times within a minute, giving up: it {how}."
-        self._write("", f"{name} ended ({how}); it is started again in {wait_s:g} s.")
+            return 1, f"{name} ended {DEATHS} times within a minute, giving up: it {how}."
+        self._write("", f"{name} {how}. It is started again in {wait_s:g} s.")
         return None
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
