@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI, Security
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
+
+from knowledge_worker import __version__
 
 from . import errors, openapi
 from .auth import Tokens
@@ -27,10 +28,9 @@ DESCRIPTION = "Reference material for AI agents: collections of documents, kept 
 def create_app(knowledge: Knowledge) -> FastAPI:
     """Build the HTTP API over ``knowledge``; its settings say which tokens are known."""
     settings = knowledge.settings
-    version = _version()
     app = FastAPI(
         title="knowledge-worker",
-        version=version,
+        version=__version__,
         description=DESCRIPTION,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
@@ -50,16 +50,9 @@ def create_app(knowledge: Knowledge) -> FastAPI:
     below_base.include_router(search_router(knowledge))
     app.include_router(below_base)
     app.include_router(health_router(knowledge))
-    app.include_router(index_router(version=version))
+    app.include_router(index_router(version=__version__))
     return app
 
 
 def _operation_id(route: APIRoute) -> str:
     return route.name
-
-
-def _version() -> str:
-    try:
-        return metadata.version("knowledge-worker")
-    except metadata.PackageNotFoundError:  # a source tree that is on sys.path but not installed
-        return "0"
