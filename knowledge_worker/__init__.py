@@ -12,6 +12,7 @@ from knowledge_worker.errors import ConfigurationError, InvalidInputError, Knowl
 from knowledge_worker.ports import EmbeddingModel, Embeddings, KnowledgeSource, SourceContext
 from knowledge_worker.sources.custom import define_knowledge_source
 from knowledge_worker.sources.folder import folder
+from knowledge_worker.sources.git import git
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -39,6 +40,7 @@ __all__ = [
     "create_app",
     "define_knowledge_source",
     "folder",
+    "git",
 ]
 
 try:
