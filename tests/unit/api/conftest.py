@@ -16,6 +16,7 @@ from knowledge_worker.domain.collection import Collection, CollectionKind, Colle
 from knowledge_worker.domain.match import SearchResult
 from knowledge_worker.domain.passes import PassRecord
 from knowledge_worker.errors import CollectionNotFoundError
+from knowledge_worker.search.request import checked_request
 
 create_app = load_api().create_app
 
@@ -66,6 +67,7 @@ class FakeKnowledge:
     def search(
         self, query: str, *, collections: list[str] | None = None, top_k: int = 5, min_score: float | None = None
     ) -> SearchResult:
+        checked_request(query, collections=collections, top_k=top_k, min_score=min_score)
         self._note("search", query, collections, top_k, min_score)
         return self.found
 
