@@ -16,8 +16,17 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 # These log whole requests, texts to embed and keys included, when asked for more than warnings.
 _NEVER_BELOW_WARNING = ("openai", "httpx", "httpx2", "httpcore", "urllib3", "asyncio")
 
-# Celery's two lines for every task, ticks included, say less than our own; at level debug they are shown.
-_DEBUG_ONLY = ("celery.app.trace", "celery.worker.strategy", "celery.beat", "alembic.runtime.plugins")
+# What these say at level info, our own lines say better: every task twice, every start and stop, every look at the
+# database's revision. At level debug they are shown.
+_LEAST = {
+    "celery.app.trace": logging.WARNING,
+    "celery.apps.worker": logging.WARNING,
+    "celery.beat": logging.WARNING,
+    "celery.worker.strategy": logging.WARNING,
+    "alembic": logging.WARNING,
+    "uvicorn.error": logging.WARNING,
+    "flower.inspector": logging.ERROR,
+}
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@'\"]*@")
 
@@ -63,8 +72,8 @@ def configure_logging(
     logging.captureWarnings(capture=True)
     for name in _NEVER_BELOW_WARNING:
         logging.getLogger(name).setLevel(logging.WARNING)
-    for name in _DEBUG_ONLY:
-        logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+    for name, least in _LEAST.items():
+        logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else least)
 
 
 def hide_credentials(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -73,6 +82,12 @@ def hide_credentials(_logger: WrappedLogger, _method: str, event: EventDict) -> 
         if isinstance(value, str) and "://" in value:
             event[key] = _CREDENTIALS.sub("***@", value)
     return event
+
+
+def _ordered(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """When, how bad and what come first, for people who read JSON lines."""
+    first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
+    return {**first, **event}
 
 
 # Both write tracebacks without the values of local variables, which may be documents.
@@ -85,4 +100,4 @@ def _console(*, colors: bool) -> list[Processor]:
 
 
 def _json() -> list[Processor]:
-    return [*_TRACEBACKS, structlog.processors.JSONRenderer()]
+    return [*_TRACEBACKS, _ordered, structlog.processors.JSONRenderer()]

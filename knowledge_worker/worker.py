@@ -143,6 +143,7 @@ def run_worker(knowledge: Node, settings: Settings) -> int:
     )
     worker.start()
     _forget(knowledge)
+    log.info("worker_stopped")
     if refusals:
         return EXIT_CONFIGURATION
     return int(worker.exitcode or 0)
@@ -171,7 +172,7 @@ def connect_signals(
         keeper.start()
 
     def stopping(**_: Any) -> None:
-        # In a signal handler: nothing here waits.
+        # In a signal handler: nothing here waits, and nothing logs, as the interrupted thread may hold the log's lock.
         keeper.stop()
         knowledge.request_stop()
         overdue = threading.Timer(STOP_GRACE_S, _give_up)

@@ -138,8 +138,7 @@ def test_a_port_in_use_is_one_line(call: Call, knowledge: FakeKnowledge, command
 
 def test_a_socket_listens_on_a_free_port() -> None:
     with listening_socket("127.0.0.1", 0, "--port", "KNOWLEDGE_PORT") as listener:
-        with socket.create_connection(listener.getsockname(), timeout=5):
-            pass
+        socket.create_connection(listener.getsockname(), timeout=5).close()
 
 
 def test_a_host_that_is_no_address_of_this_machine_is_refused() -> None:
