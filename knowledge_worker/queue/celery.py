@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import structlog
 from celery import Celery, signals
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
-from kombu import Queue
+from kombu import Exchange, Queue
 from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerError
 from kombu.pools import producers
@@ -83,7 +83,7 @@ def create_celery(settings: Settings) -> Celery:
         task_serializer="json",
         task_ignore_result=True,
         task_acks_late=False,
-        task_queues=[Queue(name) for name in QUEUES],
+        task_queues=[Queue(name, Exchange(name, type="direct"), routing_key=name) for name in QUEUES],
         task_default_queue="sync",
         task_create_missing_queues=False,
         task_routes={task: {"queue": queue} for task, queue in TASK_QUEUES.items()},
