@@ -52,7 +52,7 @@ def checked_vectors(
     if width == 0 or (dimensions is not None and width != dimensions):
         raise unusable(f"{width} dimensions" + ("" if dimensions is None else f" in place of {dimensions}"))
     try:
-        vectors = np.asarray(rows, dtype=np.float64)
+        vectors = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise unusable("a component is no number") from None
     if not np.isfinite(vectors).all():

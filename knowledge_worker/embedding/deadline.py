@@ -50,3 +50,12 @@ def call(work: Callable[[], Coroutine[Any, Any, T]], *, timeout_s: float) -> T:
         raise TimeoutError from None
     finally:
         future.cancel()
+
+
+def start(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run ``work`` on the event loop of this process and do not wait for it: for tidying up, from anywhere."""
+
+    async def done() -> None:
+        await work()
+
+    asyncio.run_coroutine_threadsafe(done(), _loop.get())

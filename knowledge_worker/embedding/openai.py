@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import time
+import weakref
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -78,7 +80,9 @@ class OpenAIModel:
         self._max_input_tokens = max_input_tokens
         self._dimensions = dimensions
         self._quota_retry_ms = quota_retry_ms
-        self._client = PerProcess(self._make_client)
+        # Nothing that the client hangs on knows the model: a model nobody uses any more closes its connections.
+        self._client = PerProcess(partial(_make_client, base_url, key))
+        weakref.finalize(self, _close_soon, self._client).atexit = False
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.id!r})"
@@ -194,11 +198,6 @@ class OpenAIModel:
         names = [] if self._provider == "openai" else ["OpenAI-Organization", "OpenAI-Project"]
         return dict.fromkeys(names if self._key else [*names, "Authorization"], omit)
 
-    def _make_client(self) -> AsyncOpenAI:
-        from openai import AsyncOpenAI
-
-        return AsyncOpenAI(api_key=self._key or "none", base_url=self._base_url, max_retries=0)
-
     def _status_problem(self, error: APIStatusError, calls: int) -> EmbeddingError:
         status = error.status_code
         code = next((code for code in (error.code, error.type) if code in _SHOWN_CODES), None)
@@ -227,3 +226,15 @@ class OpenAIModel:
         return EmbeddingUnavailableError(
             f'Embedding provider "{self._provider}" {what}.', retry_after_ms=retry_after, calls=calls
         )
+
+
+def _make_client(base_url: str, key: str | None) -> AsyncOpenAI:
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI(api_key=key or "none", base_url=base_url, max_retries=0)
+
+
+def _close_soon(client: PerProcess[AsyncOpenAI]) -> None:
+    open_client = client.take()
+    if open_client is not None:
+        deadline.start(open_client.close)

@@ -66,6 +66,15 @@ class ScriptedProvider(ProviderLedger):
         """What a client takes for ``OPENAI_BASE_URL``."""
         return f"{self.url}/v1"
 
+    def wait_for_connections(self, count: int, *, timeout_s: float = 30.0) -> None:
+        """Return once ``count`` clients are connected.
+
+        Raises:
+            TimeoutError: there were others all the time.
+        """
+        if not self._server.wait_for_connections(count, timeout_s):
+            raise TimeoutError(f"never {count} connections in {timeout_s} s")
+
     def close(self) -> None:
         """Stop listening and break every connection, held answers too."""
         self.break_off()

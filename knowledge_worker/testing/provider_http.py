@@ -26,26 +26,32 @@ class ProviderServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], ledger: ProviderLedger) -> None:
         self.ledger = ledger
         self._connections: set[socket.socket] = set()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
+        with self._changed:
             self._connections.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        with self._lock:
+        with self._changed:
             self._connections.discard(request)
+            self._changed.notify_all()
         super().shutdown_request(request)
 
     def break_connections(self) -> None:
         """Cut what is still open, so that no thread is left waiting for a client."""
-        with self._lock:
+        with self._changed:
             connections = list(self._connections)
         for connection in connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+    def wait_for_connections(self, count: int, timeout_s: float) -> bool:
+        """Whether there were ``count`` open connections at some moment before the time was up."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self._connections) == count, timeout_s)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         # A client that gave up, or was killed, is what many tests are about.

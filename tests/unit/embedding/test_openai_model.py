@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import traceback
@@ -231,7 +232,7 @@ class TestSilence:
         model = make_model(max_inputs=1)
         embed(model)
         provider.script(Rule(contains="second", hold=True))
-        problem = failure(model, timeout_ms=1000)
+        problem = failure(model, timeout_ms=3000)
         assert isinstance(problem, EmbeddingUnavailableError)
         assert problem.calls == 2
 
@@ -239,8 +240,9 @@ class TestSilence:
         self, provider: ScriptedProvider, make_model: MakeModel
     ) -> None:
         model = make_model()
-        provider.script(Rule(hold=True, times=1))
+        provider.script(Rule(hold=True))
         failure(model, timeout_ms=300)
+        provider.clear_script()
         assert embed(model).calls == 1
 
     def test_a_server_that_is_not_there_is_said_with_its_host(self, make_model: MakeModel) -> None:
@@ -257,6 +259,12 @@ class TestSilence:
         failure(model)
         with ScriptedProvider(port=first.port):
             assert embed(model).calls == 1
+
+    def test_a_model_that_nobody_uses_closes_its_connections(self, provider: ScriptedProvider) -> None:
+        # Without closing, the event loop's transports warn when they are collected, and warnings are errors here.
+        embed(OpenAIModel(provider="acme", model="m", base_url=provider.base_url, key=None))
+        gc.collect()
+        provider.wait_for_connections(0)
 
 
 class TestSecrets:
