@@ -138,7 +138,7 @@ class EmbedStep:
 
     def _claim(self, generation: Generation, batch: _Batch, *, alone: bool) -> bool:
         claimed = self._documents.claim(
-            self._guard.key,
+            self._guard,
             generation,
             token=self._token,
             limit=self._limits.claim_documents,

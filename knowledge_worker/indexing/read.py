@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from knowledge_worker.domain.document import CheckedDocument, content_hash
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.ports import KnowledgeSource
-from knowledge_worker.sources.reading import read_sources
+from knowledge_worker.sources.reading import SourcesRead, read_sources
 from knowledge_worker.store.protocol import Guard, Store, Work
 
 
@@ -49,8 +50,9 @@ def read_step(
     read = read_sources(sources, collection=name, cancelled=cancelled)
     recorded = PassCounts()
     reports = 0
-    with store.documents.reading(guard) as reading:
-        for index, batch in _batches(read, batch_size):
+    # Closed at once, whatever happens: a source may hold files and connections.
+    with store.documents.reading(guard) as reading, closing(_batches(read, batch_size)) as batches:
+        for index, batch in batches:
             kept = frozenset(
                 owner for owner, result in zip(owners, read.results[:index], strict=False) if result.incomplete
             )
@@ -88,17 +90,16 @@ def source_owners(sources: Sequence[KnowledgeSource]) -> list[str]:
     return owners
 
 
-def _batches(
-    documents: Iterable[tuple[int, CheckedDocument]], size: int
-) -> Iterator[tuple[int, list[CheckedDocument]]]:
+def _batches(read: SourcesRead, size: int) -> Generator[tuple[int, list[CheckedDocument]]]:
     """Group the stream by source and size."""
     current = 0
     batch: list[CheckedDocument] = []
-    for index, document in documents:
-        if batch and (index != current or len(batch) == size):
-            yield current, batch
-            batch = []
-        current = index
-        batch.append(document)
+    with closing(iter(read)) as documents:
+        for index, document in documents:
+            if batch and (index != current or len(batch) == size):
+                yield current, batch
+                batch = []
+            current = index
+            batch.append(document)
     if batch:
         yield current, batch

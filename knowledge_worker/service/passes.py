@@ -198,7 +198,6 @@ class PassRunner:
         declared = self._declared.get(lease.name)
         if declared is None:
             return ReadResult(reasons=(), notice=None)
-        declared.check()
         try:
             return read_step(
                 store=self._store,

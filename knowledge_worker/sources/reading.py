@@ -128,7 +128,7 @@ class SourcesRead:
         self._contexts: list[ReadContext] = []
         self._begun = False
 
-    def __iter__(self) -> Iterator[tuple[int, CheckedDocument]]:
+    def __iter__(self) -> Generator[tuple[int, CheckedDocument]]:
         """Yield ``(index of the source, document)``, source by source in the order of declaration."""
         if self._begun:
             raise RuntimeError("A read is iterated once; each pass makes its own.")

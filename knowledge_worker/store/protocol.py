@@ -34,11 +34,17 @@ class DeclaredCollection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What every write of a pass compares before it writes."""
+    """What every write of a pass compares before it writes.
+
+    Attributes:
+        helper: of a helper, whose claims protect what it writes: work in flight is not lost when the lease changes
+            hands. Claiming more still needs the fence.
+    """
 
     key: int
     fence: int
     holder: str
+    helper: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,9 +292,9 @@ class DocumentStore(Protocol):
         ...
 
     def claim(
-        self, key: int, generation: Generation, *, token: str, limit: int, max_chars: int, alone: bool
+        self, guard: Guard, generation: Generation, *, token: str, limit: int, max_chars: int, alone: bool
     ) -> list[ClaimedDocument]:
-        """Take documents that wait and that nobody has, oldest first.
+        """Take documents that wait and that nobody has, oldest first; nothing once the guard does not hold any more.
 
         Args:
             max_chars: stop adding documents when their contents exceed this together.
@@ -358,7 +364,7 @@ class GenerationStore(Protocol):
             How many held.
 
         Raises:
-            LeaseLostError: the guard does not hold.
+            LeaseLostError: the guard does not hold, or the generation is gone.
             EmbeddingUnavailableError: the vectors have another number of dimensions than the generation.
         """
         ...

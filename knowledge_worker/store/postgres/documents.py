@@ -66,7 +66,7 @@ class PostgresDocuments(DocumentStore):
             yield PostgresReading(session, guard, last_id=last)
 
     def claim(
-        self, key: int, generation: Generation, *, token: str, limit: int, max_chars: int, alone: bool
+        self, guard: Guard, generation: Generation, *, token: str, limit: int, max_chars: int, alone: bool
     ) -> list[ClaimedDocument]:
         settled = f"settled_{generation.slot}"
         with self._database.transaction() as tx:
@@ -77,6 +77,8 @@ class PostgresDocuments(DocumentStore):
                   where collection_id = :key and {settled} < :generation
                     and coalesce(claim_until < {NOW}, true)
                     and (deaths > 0 or claim_until is not null) = :alone
+                    and exists (select from collections where id = :key and fence = :fence and holder = :holder
+                      and (helpers_open or not :helper))
                   order by {settled}, id limit :limit for update skip locked
                 ), picked as (
                   select id from (
@@ -90,7 +92,10 @@ class PostgresDocuments(DocumentStore):
                 from picked where d.id = picked.id
                 returning d.id, d.document_id, d.version, d.content, d.title, d.source, d.deaths
                 """,
-                key=key,
+                key=guard.key,
+                fence=guard.fence,
+                holder=guard.holder,
+                helper=guard.helper,
                 generation=generation.id,
                 limit=1 if alone else limit,
                 max_chars=max_chars,

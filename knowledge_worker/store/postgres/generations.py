@@ -12,7 +12,7 @@ from pgvector.psycopg import register_vector
 from knowledge_worker.domain.collection import Generation, GenerationState
 from knowledge_worker.domain.limits import DIMENSIONS_MAX
 from knowledge_worker.domain.passes import PassCounts
-from knowledge_worker.errors import ConfigurationError, EmbeddingUnavailableError
+from knowledge_worker.errors import ConfigurationError, EmbeddingUnavailableError, LeaseLostError
 from knowledge_worker.ports import Vectors
 from knowledge_worker.store.postgres.database import NOW, Database, Transaction
 from knowledge_worker.store.postgres.leases import check_guard, lock_collection
@@ -120,6 +120,12 @@ class PostgresGenerations(GenerationStore):
     ) -> int:
         with self._database.transaction() as tx:
             check_guard(tx, guard)
+            if not tx.value(
+                "select exists (select from collections where id = :key and :generation in (serving, building))",
+                key=guard.key,
+                generation=generation.id,
+            ):
+                raise LeaseLostError("The generation is not written any more.")
             _fix_dimensions(tx, generation, settled)
             held = {
                 row["id"]

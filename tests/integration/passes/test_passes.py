@@ -587,16 +587,17 @@ def test_a_document_that_takes_its_worker_with_it_is_failed_by_name(
     store = knowledge._parts.store
     provider.script(Rule(status=500, times=1))
     run(knowledge)
-    collection = store.collections.find("docs")
-    for alone in (False, True, True):
-        claimed = store.documents.claim(
-            collection.key, collection.building, token="gone", limit=10, max_chars=10_000, alone=alone
-        )
-        assert len(claimed) == (2 if not alone else 1)
-        if alone:
-            # the good one is settled by the next worker; only the poison keeps killing
-            pass
-        clock.advance(3600)
+    clock.advance(3600)
+    lease = store.leases.acquire(
+        store.collections.find("docs").key, holder="gone", declaration=knowledge._parts.declared[0].fingerprint
+    )
+    building = store.collections.find("docs").building
+    for alone in (False, True, True, True):
+        claimed = store.documents.claim(lease.guard, building, token="gone", limit=10, max_chars=10_000, alone=alone)
+        assert len(claimed) == (1 if alone else 2), "after a death each is tried alone"
+        clock.advance(130)
+    store.leases.give_up(lease, claim_token="another", reason="test")
+    clock.advance(3600)
     provider.clear_script()
     assert run(knowledge) == "ok"
     counts = knowledge.collection("docs").documents
