@@ -97,7 +97,11 @@ def empty_dir() -> Iterator[Path]:
     """A data directory yet to be made, below a folder that only this user may enter, as home directories are."""
     folder = Path(tempfile.mkdtemp())
     yield folder / "data"
-    shutil.rmtree(folder, ignore_errors=True)  # a killed server may be about to remove its own files
+    for _ in range(100):
+        shutil.rmtree(folder, ignore_errors=True)  # a killed server may be about to remove files of its own
+        if not folder.exists():
+            break
+        time.sleep(0.05)
 
 
 @pytest.fixture
