@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from knowledge_worker import Knowledge, KnowledgeCollection, KnowledgeSource, define_knowledge_source
+from knowledge_worker import Knowledge, KnowledgeCollection, KnowledgeSource, SearchResult, define_knowledge_source
 from knowledge_worker.config import Settings
 from knowledge_worker.embedding.openai import OpenAIModel
 from knowledge_worker.locks.memory import MemoryLocks
@@ -81,3 +81,19 @@ def make(database_url: str, provider: ScriptedProvider, clock: ManualClock, lock
     yield build
     for part in (*made, *models):
         part.close()
+
+
+def started(knowledge: Knowledge) -> Knowledge:
+    """The same, after its worker node has started."""
+    knowledge.node_started(["sync"])
+    return knowledge
+
+
+def run(knowledge: Knowledge, name: str = "docs") -> str:
+    """Run a pass if one is due."""
+    return knowledge.run_pass(name)
+
+
+def texts(result: SearchResult) -> list[str]:
+    """The passages of a result, best first."""
+    return [match.text for match in result.matches]
