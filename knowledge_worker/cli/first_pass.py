@@ -18,7 +18,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from knowledge_worker.cli.terminal import Terminal
 
 ANSWER_S: Final = 5.0
-LOOK_S: Final = 0.1
+LOOK_S: Final = 0.25
+OWN_LOOKS: Final = "up-first-pass"
+"""The number of our requests in the API's log."""
 SAY_S: Final = 2.0
 PATIENCE_S: Final = 15.0
 """After so long without readiness it is said what is missing."""
@@ -45,7 +47,9 @@ class Client:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Status and decoded JSON; status 0 when nothing answers."""
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        headers = {"X-Request-ID": OWN_LOOKS}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         connection = http.client.HTTPConnection(self.host, self.port, timeout=ANSWER_S)
         try:
             connection.request("GET", path, headers=headers)

@@ -7,14 +7,14 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 import click
 from pydantic import SecretStr
 
-from knowledge_worker.cli.first_pass import Client, FirstPass
+from knowledge_worker.cli.first_pass import OWN_LOOKS, Client, FirstPass
 from knowledge_worker.cli.network import is_loopback, listening_socket
 from knowledge_worker.cli.options import set_up_logging, setting, settings_from, shared_options
 from knowledge_worker.cli.terminal import Terminal
@@ -111,7 +111,9 @@ def _run(settings: Settings, *, flower: bool, workers: int) -> int:
     directory = DataDirectory.open(settings.data_dir)
     servers = Servers(directory, postgres=settings.database_url is None, valkey=settings.redis_url is None)
     try:
-        with Supervisor(logs=directory.logs, write=terminal.write, on_kill=terminal.restore) as supervisor:
+        with Supervisor(
+            logs=directory.logs, write=_without_own_looks(terminal), on_kill=terminal.restore
+        ) as supervisor:
             plan = _plan(settings, directory, flower=flower, workers=workers)
             return _serve(plan, directory, servers, supervisor, terminal)
     finally:
@@ -199,6 +201,16 @@ def _children(plan: _Plan, env: dict[str, str]) -> Iterable[Child]:
     yield Child(name="beat", argv=[*COMMAND, "beat"], env=env)
     if plan.flower_port:
         yield Child(name="flower", argv=[*COMMAND, "flower"], env=env)
+
+
+def _without_own_looks(terminal: Terminal) -> Callable[[str, str], None]:
+    """Leave out the API's lines about the looks of :class:`FirstPass`; the log has them."""
+
+    def write(name: str, line: str) -> None:
+        if not (name == "api" and OWN_LOOKS in line):
+            terminal.write(name, line)
+
+    return write
 
 
 def _environment(plan: _Plan, directory: DataDirectory) -> dict[str, str]:
