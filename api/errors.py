@@ -28,6 +28,7 @@ from knowledge_worker.errors import (
     NotSearchableError,
     PermissionDeniedError,
     ServiceUnavailableError,
+    SourceError,
     UnauthenticatedError,
 )
 
@@ -42,6 +43,7 @@ STATUSES: Final[Mapping[type[KnowledgeError], HTTPStatus]] = {
     InputTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     EmbeddingUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
     ServiceUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
+    SourceError: HTTPStatus.BAD_GATEWAY,
 }
 """The nearest class in an error's ancestry counts; an error without one is 500 and its message is not shown."""
 

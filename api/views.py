@@ -13,6 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
 from knowledge_worker.domain.match import Match, SearchResult
 from knowledge_worker.domain.passes import PassOutcome, PassRecord, PassTrigger
+from knowledge_worker.domain.plan import Plan
 
 Value = TypeVar("Value")
 
@@ -284,3 +285,30 @@ def _match_view(match: Match) -> MatchView:
         lines=match.lines,
         trusted=match.trusted,
     )
+
+
+class PlanView(View):
+    """What a pass would do now."""
+
+    collection: str
+    model: str
+    reembeds: bool = Field(description="Every document would be embedded again.")
+    read: int
+    added: int
+    changed: int
+    unchanged: int
+    deleted: int
+    skipped: int
+    deletes_held_back: bool = Field(description="The declaration's limit would keep them until someone confirms.")
+    documents: int = Field(description="Documents that would be embedded, wholly or in part.")
+    passages: int = Field(description="Passages that would be sent to the model.")
+    tokens: int = Field(description="Of these passages, estimated on the high side.")
+    price: Maybe[float] = Field(default=None, description="Of these tokens, where the provider's price is set.")
+    reasons: Maybe[list[str]] = Field(default=None, description="Why the read was incomplete.")
+    reports: Maybe[list[str]] = Field(default=None, description="What was left out, the first ones.")
+
+
+def plan_view(plan: Plan) -> PlanView:
+    """A plan as it is answered."""
+    values = plan.model_dump(exclude={"reasons", "reports"})
+    return PlanView(**values, reasons=list(plan.reasons) or None, reports=list(plan.reports) or None)

@@ -29,6 +29,9 @@ class ProviderSettings(BaseModel):
         default=None, ge=1, description="The most tokens of one text; a passage over it fails its document."
     )
     dimensions: int | None = Field(default=None, ge=1, description="Asked of the model where it can shorten vectors.")
+    price_per_million_tokens: float | None = Field(
+        default=None, ge=0, description="In your currency; `plan` then shows what a pass would cost."
+    )
 
 
 class TokenSettings(BaseModel):

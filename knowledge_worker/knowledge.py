@@ -20,12 +20,15 @@ from knowledge_worker.domain.limits import RESULTS_DEFAULT
 from knowledge_worker.domain.match import SearchResult
 from knowledge_worker.domain.names import collection_name
 from knowledge_worker.domain.passes import PassRecord, PassTrigger
+from knowledge_worker.domain.plan import Plan
 from knowledge_worker.errors import (
     CollectionNotFoundError,
+    CollectionNotIndexedError,
     ConfigurationError,
     KnowledgeError,
     ServiceUnavailableError,
 )
+from knowledge_worker.indexing.plan import plan_step
 from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, WorkQueue
 from knowledge_worker.redis_server import check_server as check_redis
 from knowledge_worker.store.postgres.database import check_server as check_database
@@ -206,6 +209,32 @@ class Knowledge:
             EmbeddingError: the query did not become a vector.
         """
         return self._parts.searching.search(query, collections=collections, top_k=top_k, min_score=min_score)
+
+    def plan(self, name: str) -> Plan:
+        """What a pass would do now: reads the sources and the store, writes nothing, embeds nothing.
+
+        Raises:
+            CollectionNotFoundError: neither stored nor declared.
+            SourceError: a source could not be read.
+            ConfigurationError: the model does not resolve here, or a source can never work as it is declared.
+        """
+        collection = self.collection(name)
+        declared = next((one for one in self.declared if one.name == name), None)
+        if declared is None and collection.kind is CollectionKind.DECLARED:
+            raise CollectionNotIndexedError(f'Knowledge collection "{name}" is not declared here: name its --app.')
+        parts = self._parts
+        model = parts.models.wanted(collection)
+        provider = self.settings.providers.get(model.id.partition("/")[0])
+        return plan_step(
+            store=parts.store,
+            name=name,
+            collection=collection if collection.key else None,
+            model=model,
+            sources=declared.sources if declared is not None else (),
+            max_delete_ratio=declared.max_delete_ratio if declared is not None else None,
+            price_per_million_tokens=provider.price_per_million_tokens if provider is not None else None,
+            batch_size=self.settings.read_batch,
+        )
 
     def check(self, *, servers: bool = True) -> list[str]:
         """What keeps the declarations from working here, one line each; embeds nothing, writes nothing.

@@ -14,10 +14,12 @@ from ..views import (
     CollectionListView,
     CollectionView,
     PassListView,
+    PlanView,
     SyncView,
     collection_list_view,
     collection_view,
     pass_list_view,
+    plan_view,
 )
 
 if TYPE_CHECKING:
@@ -73,5 +75,10 @@ def collections_router(knowledge: Knowledge) -> APIRouter:
     ) -> PassListView:
         """List the last passes, newest first."""
         return pass_list_view(knowledge.passes(existing_name(name), limit=limit))
+
+    @router.get("/{name:segment}/plan", responses=problems(404, 502))
+    def plan_pass(name: NameInPath) -> PlanView:
+        """Show what a pass would do now. The sources are read for it; nothing is written and nothing embedded."""
+        return plan_view(knowledge.plan(existing_name(name)))
 
     return router

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "check": "Say what is wrong with declarations and settings.",
     "status": "Show every collection and how it is doing.",
     "sync": "Ask for a pass over a collection now.",
+    "plan": "Show what a pass would do, without doing it.",
     "search": "Find passages by meaning.",
     "passes": "Show the last passes of a collection.",
 }

@@ -31,6 +31,13 @@ class GenerationState(StrEnum):
     SERVING = "serving"
 
 
+class ChunkStorage(StrEnum):
+    """Which table holds the chunks of a generation."""
+
+    SHARED = "shared"
+    OWN = "own"
+
+
 class Generation(BaseModel):
     """All chunks of one model and one chunker version.
 
@@ -39,6 +46,7 @@ class Generation(BaseModel):
         number: 1, 2, … within the collection; never used again.
         slot: 0 or 1, which of a document's two marks says whether it is settled in this generation.
         dimensions: of every vector; None until the first answer of the model.
+        storage: the table of its chunks when this was read; it follows their number.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -50,6 +58,7 @@ class Generation(BaseModel):
     dimensions: int | None
     chunker: str
     state: GenerationState
+    storage: ChunkStorage = ChunkStorage.SHARED
 
 
 class DocumentCounts(BaseModel):

@@ -50,4 +50,18 @@ class Limits(BaseModel):
     progress_timeout_ms: int = Field(
         default=1_800_000, ge=1000, description="A pass that moves nothing for so long is ended."
     )
+    own_table_chunks: int = Field(
+        default=10_000, ge=1, description="A generation of more passages gets a table of its own with an HNSW index."
+    )
+    shared_table_chunks: int = Field(
+        default=5_000,
+        ge=0,
+        description="One that shrank below so many goes back to the shared table; at most half of own_table_chunks.",
+    )
+    hnsw_ef_search: int = Field(
+        default=100, ge=1, le=1000, description="Candidates an HNSW search keeps: more is slower and finds more."
+    )
+    index_memory_mb: int = Field(
+        default=1024, ge=16, description="The most memory PostgreSQL may use to build one HNSW index."
+    )
     passes_kept: int = Field(default=100, ge=1, description="Recorded passes kept for each collection.")

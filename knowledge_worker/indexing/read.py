@@ -51,8 +51,8 @@ def read_step(
     recorded = PassCounts()
     reports = 0
     # Closed at once, whatever happens: a source may hold files and connections.
-    with store.documents.reading(guard) as reading, closing(_batches(read, batch_size)) as batches:
-        for index, batch in batches:
+    with store.documents.reading(guard) as reading, closing(batches(read, batch_size)) as groups:
+        for index, batch in groups:
             kept = frozenset(
                 owner for owner, result in zip(owners, read.results[:index], strict=False) if result.incomplete
             )
@@ -90,7 +90,7 @@ def source_owners(sources: Sequence[KnowledgeSource]) -> list[str]:
     return owners
 
 
-def _batches(read: SourcesRead, size: int) -> Generator[tuple[int, list[CheckedDocument]]]:
+def batches(read: SourcesRead, size: int) -> Generator[tuple[int, list[CheckedDocument]]]:
     """Group the stream by source and size."""
     current = 0
     batch: list[CheckedDocument] = []

@@ -114,6 +114,23 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDocument:
+    """What is compared of a stored document.
+
+    Attributes:
+        key: surrogate key.
+        settled: whether nothing of it waits to be embedded in the generation that was asked about.
+    """
+
+    key: int
+    hash: str
+    details_hash: str
+    metadata_hash: str
+    owner: str | None
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedDocument:
     """A document that waits to be embedded and is this worker's for a while.
 
@@ -302,6 +319,18 @@ class DocumentStore(Protocol):
         """
         ...
 
+    def stored(self, key: int, generation: Generation | None, ids: Sequence[str]) -> Mapping[str, StoredDocument]:
+        """What is stored under some ids; None asks about a generation that is yet to begin."""
+        ...
+
+    def waiting(self, key: int, generation: Generation | None, *, after: int, limit: int) -> list[ClaimedDocument]:
+        """Documents that wait to be embedded, by key, without claiming them."""
+        ...
+
+    def count(self, key: int) -> int:
+        """All documents of a collection."""
+        ...
+
     def unsettled(self, key: int, generation: Generation) -> int:
         """How many documents still wait or are being embedded by someone."""
         ...
@@ -346,6 +375,10 @@ class GenerationStore(Protocol):
         self, generation: Generation, documents: Sequence[ClaimedDocument]
     ) -> Mapping[int, Mapping[bytes, Vectors]]:
         """Vectors that documents have in a generation already: document key → text hash → vector."""
+        ...
+
+    def kept_hashes(self, generation: Generation, keys: Sequence[int]) -> Mapping[int, frozenset[bytes]]:
+        """Hashes of the texts that documents have in a generation already: document key → hashes."""
         ...
 
     def settle(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 from knowledge_worker.domain.collection import Generation
@@ -12,7 +12,7 @@ from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.store.postgres.database import NOW, Database, Session, Transaction
 from knowledge_worker.store.postgres.leases import check_guard
-from knowledge_worker.store.protocol import ClaimedDocument, DocumentStore, Guard, Reading
+from knowledge_worker.store.protocol import ClaimedDocument, DocumentStore, Guard, Reading, StoredDocument
 
 _FIELDS = (
     "document_id",
@@ -104,6 +104,40 @@ class PostgresDocuments(DocumentStore):
                 claim=self._limits.claim_ms,
             )
         return sorted((ClaimedDocument(**row) for row in rows), key=lambda document: document.id)
+
+    def stored(self, key: int, generation: Generation | None, ids: Sequence[str]) -> Mapping[str, StoredDocument]:
+        settled = "false" if generation is None else f"settled_{generation.slot} >= {generation.id}"
+        with self._database.transaction() as tx:
+            rows = tx.rows(
+                f"""
+                select document_id, id as key, hash, details_hash, metadata_hash, owner, {settled} as settled
+                from documents where collection_id = :key and document_id = any(:ids)
+                """,
+                key=key,
+                ids=list(ids),
+            )
+        return {
+            row["document_id"]: StoredDocument(**{name: row[name] for name in row if name != "document_id"})
+            for row in rows
+        }
+
+    def waiting(self, key: int, generation: Generation | None, *, after: int, limit: int) -> list[ClaimedDocument]:
+        waits = "true" if generation is None else f"settled_{generation.slot} < {generation.id}"
+        with self._database.transaction() as tx:
+            rows = tx.rows(
+                f"""
+                select id, document_id, version, content, title, source, deaths from documents
+                where collection_id = :key and id > :after and {waits} order by id limit :limit
+                """,
+                key=key,
+                after=after,
+                limit=limit,
+            )
+        return [ClaimedDocument(**row) for row in rows]
+
+    def count(self, key: int) -> int:
+        with self._database.transaction() as tx:
+            return tx.value("select count(*) from documents where collection_id = :key", key=key)
 
     def unsettled(self, key: int, generation: Generation) -> int:
         with self._database.transaction() as tx:

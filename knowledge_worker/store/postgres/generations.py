@@ -108,6 +108,18 @@ class PostgresGenerations(GenerationStore):
             kept.setdefault(row["document_id"], {})[bytes(row["text_hash"])] = np.asarray(row["vector"], np.float32)
         return kept
 
+    def kept_hashes(self, generation: Generation, keys: Sequence[int]) -> Mapping[int, frozenset[bytes]]:
+        with self._database.transaction() as tx:
+            rows = tx.rows(
+                """
+                select document_id, array_agg(text_hash) as hashes from chunks
+                where generation_id = :generation and document_id = any(:keys) group by document_id
+                """,
+                generation=generation.id,
+                keys=list(keys),
+            )
+        return {row["document_id"]: frozenset(bytes(one) for one in row["hashes"]) for row in rows}
+
     def settle(
         self,
         guard: Guard,

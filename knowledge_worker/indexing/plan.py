@@ -1,0 +1,168 @@
+"""Find out what a pass would do: it reads the sources and the store and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from knowledge_worker.chunking import chunk_text
+from knowledge_worker.domain.collection import Collection, CollectionKind, Generation
+from knowledge_worker.domain.document import CheckedDocument, is_blank
+from knowledge_worker.domain.plan import Plan
+from knowledge_worker.embedding.tokens import estimated_tokens
+from knowledge_worker.indexing.embed import text_hash
+from knowledge_worker.indexing.generations import matches
+from knowledge_worker.indexing.read import batches, source_owners
+from knowledge_worker.ports import EmbeddingModel, KnowledgeSource
+from knowledge_worker.sources.reading import SourcesRead, read_sources
+from knowledge_worker.store.protocol import Store, StoredDocument
+
+PAGE = 200
+
+
+@dataclass(slots=True)
+class _Tally:
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    documents: int = 0
+    passages: int = 0
+    tokens: int = 0
+    counted: set[bytes] = field(default_factory=set[bytes])
+    """Passages that stand in several documents are sent once."""
+
+
+def plan_step(
+    *,
+    store: Store,
+    name: str,
+    collection: Collection | None,
+    model: EmbeddingModel,
+    sources: Sequence[KnowledgeSource],
+    max_delete_ratio: float | None,
+    price_per_million_tokens: float | None,
+    batch_size: int,
+) -> Plan:
+    """Compare one read of the sources with the store.
+
+    Args:
+        collection: as stored; None when no worker has taken it up yet.
+        price_per_million_tokens: None when nobody set it.
+
+    Raises:
+        SourceError: a source raised.
+        ConfigurationError: a source can never work as it is declared.
+    """
+    generation = _target(collection, model)
+    tally = _Tally()
+    read = read_sources(sources, collection=name)
+    deleted = before = 0
+    if sources:
+        seen = _read(store, collection, generation, read, source_owners(sources), batch_size, tally)
+        before = store.documents.count(collection.key) if collection is not None else 0
+        deleted = 0 if read.reasons else before - seen
+    elif collection is not None:
+        _stored(store, collection, generation, tally)
+    return Plan(
+        collection=name,
+        model=model.id,
+        reembeds=collection is not None and collection.serving is not None and collection.serving != generation,
+        read=read.read,
+        added=tally.added,
+        changed=tally.changed,
+        unchanged=tally.unchanged,
+        deleted=deleted,
+        skipped=read.skipped,
+        deletes_held_back=max_delete_ratio is not None and deleted > max_delete_ratio * before,
+        documents=tally.documents,
+        passages=tally.passages,
+        tokens=tally.tokens,
+        price=None if price_per_million_tokens is None else tally.tokens * price_per_million_tokens / 1_000_000,
+        reasons=read.reasons,
+        reports=read.reports,
+    )
+
+
+def _target(collection: Collection | None, model: EmbeddingModel) -> Generation | None:
+    """The generation a pass would write to; None for one that is yet to begin."""
+    if collection is None:
+        return None
+    for generation in (collection.serving, collection.building):
+        if generation is not None and matches(generation, model):
+            return generation
+    return None
+
+
+def _read(
+    store: Store,
+    collection: Collection | None,
+    generation: Generation | None,
+    read: SourcesRead,
+    owners: Sequence[str],
+    batch_size: int,
+    tally: _Tally,
+) -> int:
+    seen: set[int] = set()
+    new: set[str] = set()
+    with closing(batches(read, batch_size)) as groups:
+        for index, batch in groups:
+            kept = {owner for owner, one in zip(owners, read.results[:index], strict=False) if one.incomplete}
+            stored = (
+                store.documents.stored(collection.key, generation, [document.id for document in batch])
+                if collection is not None
+                else {}
+            )
+            waiting: list[tuple[int | None, CheckedDocument]] = []
+            for document in batch:
+                row = stored.get(document.id)
+                if row is None:
+                    if document.id not in new:
+                        new.add(document.id)
+                        tally.added += 1
+                        waiting.append((None, document))
+                elif row.key not in seen and not (row.owner != owners[index] and row.owner in kept):
+                    seen.add(row.key)
+                    if _compare(row, document, owners[index], tally):
+                        waiting.append((row.key, document))
+            _count(store, generation, [(key, document.content) for key, document in waiting], tally)
+    return len(seen)
+
+
+def _compare(row: StoredDocument, document: CheckedDocument, owner: str, tally: _Tally) -> bool:
+    """Whether the document would be embedded."""
+    if (row.hash, row.details_hash) != (document.hash, document.details_hash):
+        tally.changed += 1
+        return True
+    if (row.metadata_hash, row.owner) != (document.metadata_hash, owner):
+        tally.changed += 1
+    else:
+        tally.unchanged += 1
+    return not row.settled
+
+
+def _stored(store: Store, collection: Collection, generation: Generation | None, tally: _Tally) -> None:
+    """Documents of a managed collection that wait; their sources are the rows themselves."""
+    assert collection.kind is CollectionKind.MANAGED
+    after = 0
+    while rows := store.documents.waiting(collection.key, generation, after=after, limit=PAGE):
+        _count(store, generation, [(row.id, row.content) for row in rows], tally)
+        after = rows[-1].id
+    tally.unchanged = store.documents.count(collection.key) - tally.documents
+
+
+def _count(
+    store: Store, generation: Generation | None, documents: Sequence[tuple[int | None, str]], tally: _Tally
+) -> None:
+    keys = [key for key, _ in documents if key is not None]
+    kept = store.generations.kept_hashes(generation, keys) if generation is not None and keys else {}
+    for key, content in documents:
+        tally.documents += 1
+        known = kept.get(key, frozenset()) if key is not None else frozenset[bytes]()
+        for chunk in chunk_text(content):
+            digest = text_hash(chunk.text)
+            if is_blank(chunk.text) or digest in known or digest in tally.counted:
+                continue
+            tally.counted.add(digest)
+            tally.passages += 1
+            tally.tokens += estimated_tokens(chunk.text)
