@@ -23,6 +23,7 @@ _PROBLEMS: Final[dict[int, str]] = {
     HTTPStatus.CONFLICT: "The state of things forbids it.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is over its limit.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "Something went wrong here.",
+    HTTPStatus.BAD_GATEWAY: "A source could not be read.",
     HTTPStatus.SERVICE_UNAVAILABLE: "A server behind this one does not answer; try again after `Retry-After`.",
 }
 _ALWAYS: Final = (400, 401, 403, 500, 503)

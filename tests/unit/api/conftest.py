@@ -15,6 +15,7 @@ from knowledge_worker.config import Settings
 from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
 from knowledge_worker.domain.match import SearchResult
 from knowledge_worker.domain.passes import PassRecord
+from knowledge_worker.domain.plan import Plan
 from knowledge_worker.errors import CollectionNotFoundError
 from knowledge_worker.search.request import checked_request
 
@@ -28,6 +29,13 @@ TOKENS = [
     {"value": WRITER, "id": "writer", "permissions": ["knowledge:*"]},
     {"value": NOBODY, "id": "nobody", "permissions": ["knowledge"]},
 ]
+
+
+PLAN = Plan(
+    collection="handbook", model="local/m", reembeds=False, read=3, added=1, changed=1, unchanged=1, deleted=2, 
+    skipped=0,
+    deletes_held_back=False, documents=2, passages=4, tokens=99, price=None,
+)  # fmt: skip
 
 
 class FakeKnowledge:
@@ -63,6 +71,12 @@ class FakeKnowledge:
         if name not in self.stored:
             raise CollectionNotFoundError(name)
         return self.records[:limit]
+
+    def plan(self, name: str) -> Plan:
+        self._note("plan", name)
+        if name not in self.stored:
+            raise CollectionNotFoundError(name)
+        return PLAN
 
     def search(
         self, query: str, *, collections: list[str] | None = None, top_k: int = 5, min_score: float | None = None

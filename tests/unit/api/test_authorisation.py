@@ -16,6 +16,7 @@ ROUTES = [
     ("GET", "/knowledge/collections/%zz"),
     ("POST", "/knowledge/collections/handbook/sync"),
     ("GET", "/knowledge/collections/handbook/passes"),
+    ("GET", "/knowledge/collections/handbook/plan"),
     ("GET", "/knowledge/search"),
     ("POST", "/knowledge/search"),
     ("GET", "/knowledge/nowhere"),

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from knowledge_worker.domain.collection import Collection, DocumentCounts, Generation, GenerationState
 from knowledge_worker.domain.passes import PassCounts, PassOutcome, PassRecord, PassTrigger
-from knowledge_worker.errors import CollectionNotIndexedError
+from knowledge_worker.errors import CollectionNotIndexedError, SourceError
 
 
 def generation(number: int, state: GenerationState, model: str = "local/m") -> Generation:
@@ -157,3 +157,16 @@ def test_a_wrong_limit_is_400(reader: TestClient, limit: str) -> None:
     answer = reader.get(f"/knowledge/collections/handbook/passes?limit={limit}")
     assert answer.status_code == 400
     assert answer.json()["error"]["field"] == "limit"
+
+
+def test_a_plan_shows_what_a_pass_would_do(
+    reader: TestClient, knowledge: Any, a_collection: Callable[..., Collection]
+) -> None:
+    knowledge.stored["handbook"] = a_collection()
+    answer = reader.get("/knowledge/collections/handbook/plan").json()
+    assert (answer["added"], answer["deleted"], answer["deletesHeldBack"], answer["tokens"]) == (1, 2, False, 99)
+    assert "price" not in answer
+    knowledge.error = SourceError("source faq: it does not answer")
+    failed = reader.get("/knowledge/collections/handbook/plan")
+    assert failed.status_code == 502
+    assert failed.json() == {"error": {"code": "source", "message": "source faq: it does not answer"}}

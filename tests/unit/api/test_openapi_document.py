@@ -27,6 +27,7 @@ def test_every_route_is_described_with_every_status(document: dict[str, Any]) ->
         "GET /knowledge/collections/{name}": {"200", "404"} | always,
         "POST /knowledge/collections/{name}/sync": {"202", "404"} | always,
         "GET /knowledge/collections/{name}/passes": {"200", "404"} | always,
+        "GET /knowledge/collections/{name}/plan": {"200", "404", "502"} | always,
         "POST /knowledge/search": {"200", "404", "409", "413"} | always,
         "GET /knowledge/search": {"200", "404", "409"} | always,
         "GET /healthz": {"200"},
