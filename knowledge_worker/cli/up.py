@@ -151,17 +151,20 @@ def _serve(plan: _Plan, directory: DataDirectory, servers: Servers, supervisor: 
     declarations = supervisor.begin_once(_command("check", env))
     servers.start()
     supervisor.watch(servers.parts)
-    if code := _finish(supervisor, declarations):
+    code = _finish(supervisor, declarations)
+    if code or supervisor.stop_requested:
         return code
     env.update(_addresses(plan.settings, servers))
+    # These two need no tables, and loading their code takes as long as migrating.
+    for child in _helpers(plan, env):
+        supervisor.begin(child)
     # What is wrong with servers of the operator's own is said here, in one line, instead of by each process.
     for name in ("migrate", "check") if plan.external else ("migrate",):
-        if code := _finish(supervisor, supervisor.begin_once(_command(name, env))):
+        code = _finish(supervisor, supervisor.begin_once(_command(name, env)))
+        if code or supervisor.stop_requested:
             return code
-    if supervisor.stop_requested:
-        return 0
     servers.publish(api_url=plan.api_url, flower_url=plan.flower_url)
-    for child in _children(plan, env):
+    for child in _services(plan, env):
         supervisor.begin(child)
     first_pass = FirstPass(
         Client(host=plan.local_host, port=plan.port, token=plan.reader),
@@ -193,14 +196,17 @@ def _command(name: str, env: dict[str, str]) -> Child:
     return Child(name=name, argv=[*COMMAND, name], env=dict(env))
 
 
-def _children(plan: _Plan, env: dict[str, str]) -> Iterable[Child]:
+def _helpers(plan: _Plan, env: dict[str, str]) -> Iterable[Child]:
+    yield Child(name="beat", argv=[*COMMAND, "beat"], env=env)
+    if plan.flower_port:
+        yield Child(name="flower", argv=[*COMMAND, "flower"], env=env)
+
+
+def _services(plan: _Plan, env: dict[str, str]) -> Iterable[Child]:
     yield Child(name="api", argv=[*COMMAND, "api"], env=env, grace_s=API_GRACE_S)
     for number in range(1, plan.workers + 1):
         name = "worker" if plan.workers == 1 else f"worker-{number}"
         yield Child(name=name, argv=[*COMMAND, "worker"], env=env, stop_order=1, grace_s=WORKER_GRACE_S)
-    yield Child(name="beat", argv=[*COMMAND, "beat"], env=env)
-    if plan.flower_port:
-        yield Child(name="flower", argv=[*COMMAND, "flower"], env=env)
 
 
 def _without_own_looks(terminal: Terminal) -> Callable[[str, str], None]:
