@@ -12,6 +12,8 @@ from knowledge_worker.domain.limits import CHUNK_MAX_CHARS
 
 _LEAD_MAX_CHARS: Final = CHUNK_MAX_CHARS // 2
 _HASHED_CHARS: Final = 64
+_LEADING: Final = (BlockKind.HEADING, BlockKind.ANCHOR)
+"""What stays with the block after it."""
 
 
 class Atom(NamedTuple):
@@ -58,19 +60,19 @@ class _Builder:
         self.headings: list[Block] = []
         self.path: list[tuple[int, str]] = []
         self.section: tuple[str, ...] | None = ()
-        self.before: Block | None = None
+        self.before: Block | None = None  # the last block added
         self.tiny: _Group | None = None
 
     def build(self) -> list[Atom]:
         for block in parse_blocks(self.text):
             if self.headings and self._lead_end(block) - self.headings[0].start > _LEAD_MAX_CHARS:
                 self._add_headings()
-            if block.kind is BlockKind.HEADING:
+            if block.kind in _LEADING:
                 self.headings.append(block)
-                self._enter_section(block)
+                if block.kind is BlockKind.HEADING:
+                    self._enter_section(block)
             else:
                 self._add(block)
-            self.before = block
         if self.headings:
             self._add_headings()
         if self.tiny:
@@ -78,7 +80,7 @@ class _Builder:
         return self.atoms
 
     def _lead_end(self, block: Block) -> int:
-        return block.end if block.kind is BlockKind.HEADING else block.start
+        return block.end if block.kind in _LEADING else block.start
 
     def _enter_section(self, heading: Block) -> None:
         while self.path and self.path[-1][0] >= heading.level:
@@ -88,9 +90,8 @@ class _Builder:
 
     def _add_headings(self) -> None:
         """Add headings that nothing follows, or that are too long to stay with what follows."""
-        first, last = self.headings[0], self.headings[-1]
-        self.headings = []
-        self._add(Block(BlockKind.HEADING, first.start, last.end, first.level))
+        last = self.headings.pop()
+        self._add(Block(BlockKind.HEADING, last.start, last.end, last.level))
 
     def _add(self, block: Block) -> None:
         # A text of tiny blocks must cost no more than another one.
@@ -104,6 +105,7 @@ class _Builder:
                 self.section = tuple(title for _, title in self.path if title)
             group = _Group(block.kind, start, block.start, block.end, self._strength(block), self.section)
         self.headings = []
+        self.before = block
         self.tiny = group if group.end - group.start < TINY_CHARS else None
         if not self.tiny:
             self._break(group)
@@ -125,12 +127,12 @@ class _Builder:
 
     def _strength(self, block: Block) -> int:
         """How strong the place before ``block`` and its headings is."""
-        if self.headings:
-            return min(heading.level for heading in self.headings)
+        if self.before and self.before.kind in _LEADING:
+            return Break.HEADING
+        if self.headings or block.kind in _LEADING:
+            return min(heading.level or Break.PARAGRAPH for heading in [*self.headings, block])
         if self.before is None:
             return Break.PARAGRAPH
-        if self.before.kind is BlockKind.HEADING:
-            return Break.HEADING
         announces = self.before.kind is BlockKind.PARAGRAPH and self.text[self.before.end - 1] in ":："
         return Break.LEAD_IN if announces and block.kind is not BlockKind.PARAGRAPH else Break.PARAGRAPH
 

@@ -19,6 +19,7 @@ _FRONT_MATTER_START = re.compile(r"---[ \t]*(?:\r\n|\r|\n)[\w-]+:[ \t\r\n]")
 _FRONT_MATTER_END = re.compile(r"(?:\r\n|\r|\n)(?:---|\.\.\.)(?=[\r\n]|$)")
 _LINE = re.compile(r"[^\r\n]+")
 _ITEM = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?:[ \t]|$)")
+_ANCHOR = re.compile(r"<a [^<>]{1,200}>[ ]?</a>", re.IGNORECASE)
 _RAW_TAG = re.compile(r"<(pre|script|style)(?:[ \t>]|$)")
 
 
@@ -26,6 +27,7 @@ class BlockKind(Enum):
     """What a block is, which decides where it is cut when it is over the limit."""
 
     HEADING = auto()
+    ANCHOR = auto()
     PARAGRAPH = auto()
     LIST = auto()
     TABLE = auto()
@@ -36,7 +38,8 @@ class Block(NamedTuple):
     """One block of a text.
 
     Attributes:
-        kind: what it is; ``CODE`` is a fence, raw HTML or front matter, fence lines included.
+        kind: what it is; ``ANCHOR`` is an empty ``<a id="…">`` that names what follows, ``CODE`` is a fence (its fence
+            lines included), raw HTML or front matter.
         start: offset of its first line, indentation included.
         end: offset behind its last character that is not white space.
         level: 1 to 6 for a heading, else 0.
@@ -107,18 +110,18 @@ class _Parser:
 
     def _read_front_matter(self, end: int) -> Block:
         while self.line is not None and self.line.start < end:
-            end = self._take()
+            self._take()
         return Block(BlockKind.CODE, 0, end)
 
-    def _take_fence(self) -> int:
-        """Take a fence, its opening line first; an unclosed one runs to the end.
+    def _take_fence(self, *, inside_item: bool = False) -> int:
+        """Take a fence, its opening line first, and answer its end; an unclosed one runs to the end of the text.
 
-        A fence inside a list item is indented, and ends at the latest where a line is not indented any more: the item
-        has ended there, and the fence with it.
+        Args:
+            inside_item: a fence inside a list item ends at the latest where a line is not indented any more: the item
+                has ended there, and the fence with it.
         """
         opening = self.line
         mark, length = (opening and _fence(opening)) or ("", 0)
-        inside_item = opening is not None and opening.indent >= 2
         end = self._take()
         while (line := self.line) is not None:
             if inside_item and line.indent == 0 and line.after_blank:
@@ -154,7 +157,7 @@ class _Parser:
         end = self._take()
         while (line := self.line) is not None:
             if line.indent >= 2:
-                end = self._take_fence() if _fence(line) is not None else self._take()
+                end = self._take_fence(inside_item=True) if _fence(line) is not None else self._take()
             elif _is_item(line) or not (line.after_blank or self._interrupts(line)):
                 end = self._take()
             else:
@@ -174,7 +177,8 @@ class _Parser:
             end = self._take()
             if len(above) <= _SETEXT_MAX_LINES:
                 above.append(line)
-        return Block(BlockKind.PARAGRAPH, first.start, end)
+        is_anchor = len(above) == 1 and _ANCHOR.fullmatch(first.text) is not None
+        return Block(BlockKind.ANCHOR if is_anchor else BlockKind.PARAGRAPH, first.start, end)
 
     def _interrupts(self, line: _Line) -> bool:
         """Whether a block that needs no blank line before it opens at ``line``, the next line."""

@@ -42,7 +42,9 @@ _EXTENDS: Final = r"\p{GCB=Extend}\p{GCB=SpacingMark}\u200d"
 _GRAPHEME_PATTERN: Final = rf"(?:\p{{GCB=Regional_Indicator}}{{2}}[{_EXTENDS}]*+|\X)"
 _MARKER: Final = r"(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t\r\n])"
 
-LINE: Final = regex.compile(r"\r\n|[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
+_LINE_END: Final = r"(?:\r\n|[\r\n\v\f\x1c-\x1e\x85\u2028\u2029])"
+LINE: Final = regex.compile(rf"{_LINE_END}(?:[ \t]*+{_LINE_END})*+")
+"""Behind a line, and behind the blank lines after it."""
 SENTENCE: Final = regex.compile(
     rf"(?<![.!?…؟۔։])[.!?…؟۔։]++[\"'”’»)\]*_]*+\s++(?![\p{{Ll}}{_EXTENDS}])"
     rf"|(?<![。！？｡।॥။።។])[。！？｡।॥။።។]++[」』”’）】》]*+\s*+(?![{_EXTENDS}])"
@@ -65,6 +67,7 @@ _PROSE: Final = (
 _ROWS: Final = ((Break.PART, _BLANK_LINE), (Break.LINE, LINE), *_PROSE)
 _BREAKS: Final = {
     BlockKind.HEADING: _PROSE,
+    BlockKind.ANCHOR: _PROSE,
     BlockKind.PARAGRAPH: _PROSE,
     BlockKind.LIST: ((Break.ITEM, _ITEM), (Break.PART, _PART), *_PROSE),
     BlockKind.TABLE: _ROWS,
