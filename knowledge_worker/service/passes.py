@@ -187,6 +187,7 @@ class PassRunner:
             switch = generation.id if collection.serving is None or generation.id != collection.serving.id else None
             if read.reasons and switch is not None and collection.serving is not None:
                 raise IncompleteReadError(read.reasons)
+            self._store.generations.fit_storage(lease.guard, generation, check=keeper.check, progress=keeper.progress)
             success = Success(switch_to=switch, incomplete=read.reasons, notice=read.notice)
             if self._record(lambda: self._store.leases.succeed(lease, success)):  # noqa: B023 - called at once
                 break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -281,7 +281,11 @@ class LeaseStore(Protocol):
         ...
 
     def succeed(self, lease: Lease, success: Success) -> bool:
-        """End the pass well, switching if asked; False when documents came in that the switch would leave behind."""
+        """End the pass well, switching if asked.
+
+        Returns:
+            False when documents came in that the switch would leave behind, or their number asks for an index first.
+        """
         ...
 
     def fail(self, lease: Lease, failure: Failure, *, claim_token: str) -> None:
@@ -379,6 +383,23 @@ class GenerationStore(Protocol):
 
     def kept_hashes(self, generation: Generation, keys: Sequence[int]) -> Mapping[int, frozenset[bytes]]:
         """Hashes of the texts that documents have in a generation already: document key → hashes."""
+        ...
+
+    def fit_storage(
+        self, guard: Guard, generation: Generation, *, check: Callable[[], None], progress: Callable[[], None]
+    ) -> None:
+        """Give a generation the table and the index its size asks for, before it is served and after it changed.
+
+        May take minutes; searches and writes go on meanwhile.
+
+        Args:
+            check: called now and then; raises when the work must stop, which loses nothing but time.
+            progress: called whenever something moved.
+
+        Raises:
+            LeaseLostError: the guard does not hold, or the generation is gone.
+            ServiceUnavailableError: the server could not do it.
+        """
         ...
 
     def settle(

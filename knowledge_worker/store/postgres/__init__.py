@@ -33,9 +33,9 @@ class PostgresStore:
         self.collections = PostgresCollections(self.database)
         self.leases = PostgresLeases(self.database, limits)
         self.documents = PostgresDocuments(self.database, limits)
-        self.generations = PostgresGenerations(self.database)
+        self.generations = PostgresGenerations(self.database, limits)
         self.passes = PostgresPasses(self.database)
-        self.chunks = PostgresChunks(self.database)
+        self.chunks = PostgresChunks(self.database, limits)
         self.health = PostgresHealth(self.database)
 
     def migrate(self) -> str:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection as AnyCollection
 from collections.abc import Mapping, Sequence
 
-from knowledge_worker.domain.collection import Collection
+from sqlalchemy import RowMapping
+
+from knowledge_worker.domain.collection import ChunkStorage, Collection, Generation
+from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.match import Match
 from knowledge_worker.ports import Vectors
-from knowledge_worker.store.postgres.database import Database
+from knowledge_worker.store.postgres.database import Database, TableGoneError, Transaction
+from knowledge_worker.store.postgres.placement import Part
 from knowledge_worker.store.postgres.rows import COLLECTIONS, collection_of
 from knowledge_worker.store.protocol import ChunkStore, SearchTarget
 
+_TEXTS = "title, source, section, line_start, line_end, text"
+
 
 class PostgresChunks(ChunkStore):
-    """An exact scan over each generation, found through the primary key."""
+    """An exact scan over each small generation, found through the primary key; HNSW over each large one."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: Limits) -> None:
         self._database = database
+        self._ef_search = limits.hnsw_ef_search
 
     def targets(self, names: Sequence[str] | None) -> Mapping[str, Collection]:
         with self._database.transaction() as tx:
@@ -30,17 +38,12 @@ class PostgresChunks(ChunkStore):
         self, targets: Sequence[SearchTarget], vector: Vectors, *, limit: int, min_score: float | None
     ) -> list[Match] | None:
         by_key = {target.key: target for target in targets}
-        with self._database.transaction() as tx:
-            rows = tx.rows(
-                _statement(targets),
-                query="[" + ",".join(map(str, vector.tolist())) + "]",
-                keys=list(by_key),
-                limit=limit,
-                min_score=-2.0 if min_score is None else min_score,
-            )
-        # Every collection has a row, matches or not, with what it serves in the snapshot of the search.
-        found = {row["key"]: row["serving"] for row in rows}
-        if found != {key: target.generation.id for key, target in by_key.items()}:
+        try:
+            with self._database.transaction() as tx:
+                rows = self._rows(tx, by_key, vector, limit=limit, min_score=min_score)
+        except TableGoneError:
+            return None
+        if rows is None:
             return None
         matches = [
             Match(
@@ -60,28 +63,88 @@ class PostgresChunks(ChunkStore):
         ]
         return sorted(matches, key=lambda match: (-match.score, match.collection, match.document, match.index))
 
+    def _rows(
+        self,
+        tx: Transaction,
+        targets: Mapping[int, SearchTarget],
+        vector: Vectors,
+        *,
+        limit: int,
+        min_score: float | None,
+    ) -> Sequence[RowMapping] | None:
+        """Rows of :func:`_statement`; None when a target is no longer as described."""
+        own = {key for key, target in targets.items() if target.generation.storage is ChunkStorage.OWN}
+        if own:
+            # An index scan gives no more rows than ef_search on its own, and goes on in strict order when asked to.
+            tx.rows(
+                """
+                select set_config('hnsw.ef_search', :ef, true), set_config('hnsw.iterative_scan', 'strict_order', true)
+                """,
+                ef=str(min(1000, max(self._ef_search, limit))),
+            )
+        exact: set[int] = set()
+        while True:
+            rows = tx.rows(
+                _statement(targets.values(), limit=limit, exact=exact),
+                query="[" + ",".join(map(str, vector.tolist())) + "]",
+                keys=list(targets),
+                min_score=-2.0 if min_score is None else min_score,
+            )
+            # Every collection has a row, matches or not, with what it serves in the snapshot of the search.
+            found = {row["key"]: (row["serving"], row["storage"]) for row in rows}
+            if found != {key: (one.generation.id, one.generation.storage) for key, one in targets.items()}:
+                return None
+            # An index may give up early; an exact scan never does.
+            short = {row["key"] for row in rows if row["key"] in own and row["found"] < limit} - exact
+            if not short:
+                return rows
+            exact |= short
 
-def _statement(targets: Sequence[SearchTarget]) -> str:
-    """The SQL; generations stand in it as numbers, so that no cached plan serves another one."""
-    branches = " union all ".join(
+
+def _statement(targets: AnyCollection[SearchTarget], *, limit: int, exact: AnyCollection[int]) -> str:
+    """The SQL; generations and the limit stand in it as numbers, so that a cached plan fits each of them.
+
+    Args:
+        exact: keys of those whose index is not to be used.
+    """
+    branches = " union all ".join(_branch(target, limit, exact=target.key in exact) for target in targets)
+    texts = " union all ".join(
         f"""
-        (select {int(target.key)} as key, generation_id, document_id, ord,
-                embedding <=> cast(:query as halfvec) as distance
-         from chunks where generation_id = {int(target.generation.id)}
-         order by distance, document_id, ord limit :limit)
+        select best.*, {_TEXTS} from best join {part.table} k on {part.where}
+          and k.document_id = best.document_id and k.ord = best.ord where best.key = {target.key:d}
         """
         for target in targets
+        for part in [_part(target.generation)]
     )
     return f"""
-        with best as materialized (
-          select * from ({branches}) b where 1 - distance >= :min_score order by distance, document_id, ord limit :limit
-        )
-        select c.id as key, c.serving, c.trusted, d.document_id as document, k.ord, k.text, 1 - best.distance as score,
-               k.title, k.source, k.section, k.line_start, k.line_end
+        with found as materialized ({branches}),
+        best as materialized (
+          select * from found where 1 - distance >= :min_score order by distance, document_id, ord limit {limit:d}
+        ),
+        texts as ({texts})
+        select c.id as key, c.serving, s.storage, c.trusted, d.document_id as document, t.ord, 1 - t.distance as score,
+               t.title, t.source, t.section, t.line_start, t.line_end, t.text,
+               (select count(*) from found where found.key = c.id) as found
         from collections c
-        left join best on best.key = c.id
-        left join chunks k on k.generation_id = best.generation_id and k.document_id = best.document_id
-          and k.ord = best.ord
-        left join documents d on d.id = best.document_id
+        left join generations s on s.id = c.serving
+        left join texts t on t.key = c.id
+        left join documents d on d.id = t.document_id
         where c.id = any(:keys)
     """
+
+
+def _branch(target: SearchTarget, limit: int, *, exact: bool) -> str:
+    part = _part(target.generation)
+    distance = "embedding <=> cast(:query as halfvec)"
+    if part.storage is ChunkStorage.SHARED or exact:
+        order = f"({distance}) + 0, document_id, ord"  # the sum keeps the planner from the index
+    else:
+        order = distance
+    return f"""
+        (select {target.key:d} as key, document_id, ord, {distance} as distance from {part.table}
+         where {part.where} order by {order} limit {limit:d})
+    """
+
+
+def _part(generation: Generation) -> Part:
+    return Part(generation=generation.id, storage=generation.storage)

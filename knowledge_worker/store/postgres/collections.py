@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from sqlalchemy import RowMapping
 
-from knowledge_worker.domain.collection import Collection, DocumentCounts
+from knowledge_worker.domain.collection import ChunkStorage, Collection, DocumentCounts
 from knowledge_worker.errors import ConfigurationError
-from knowledge_worker.store.postgres.database import NOW, Database, Transaction
+from knowledge_worker.store.postgres.database import NOW, Database, TableGoneError, Transaction
+from knowledge_worker.store.postgres.placement import own_table
 from knowledge_worker.store.postgres.rows import COLLECTIONS, COUNTS, collection_of
 from knowledge_worker.store.protocol import CollectionStore, DeclaredCollection
+
+T = TypeVar("T")
 
 _FORGOTTEN = "1 day"
 
@@ -23,13 +27,19 @@ class PostgresCollections(CollectionStore):
         self._database = database
 
     def list_all(self) -> list[Collection]:
+        return _twice(self._list_all)
+
+    def find(self, name: str, *, counts: bool = True) -> Collection | None:
+        return _twice(lambda: self._find(name, counts=counts))
+
+    def _list_all(self) -> list[Collection]:
         with self._database.transaction() as tx:
             rows = tx.rows(f"{COLLECTIONS} order by c.name")
             counts = _counts(tx, [row["id"] for row in rows])
             chunks = _chunks(tx, rows)
         return [collection_of(row, counts.get(row["id"]), chunks.get(row["id"], 0)) for row in rows]
 
-    def find(self, name: str, *, counts: bool = True) -> Collection | None:
+    def _find(self, name: str, *, counts: bool) -> Collection | None:
         with self._database.transaction() as tx:
             row = tx.row(f"{COLLECTIONS} where c.name = :name", name=name)
             if row is None:
@@ -83,6 +93,14 @@ class PostgresCollections(CollectionStore):
             tx.run("delete from nodes where id = :id", id=node)
 
 
+def _twice(read: Callable[[], T]) -> T:
+    """A table that was counted may have been dropped just now; the second look finds where its chunks went."""
+    try:
+        return read()
+    except TableGoneError:
+        return read()
+
+
 def _counts(tx: Transaction, keys: list[int]) -> dict[int, DocumentCounts]:
     return {
         row["collection_id"]: DocumentCounts(pending=row["pending"], ready=row["ready"], failed=row["failed"])
@@ -92,12 +110,12 @@ def _counts(tx: Transaction, keys: list[int]) -> dict[int, DocumentCounts]:
 
 def _chunks(tx: Transaction, rows: Sequence[RowMapping]) -> dict[int, int]:
     """Chunks of the generation that is served, or of the first one while it is written."""
-    shown = {row["s_id"] or row["b_id"]: row["id"] for row in rows if row["s_id"] or row["b_id"]}
-    counted = tx.rows(
-        "select generation_id, count(*) as chunks from chunks where generation_id = any(:ids) group by generation_id",
-        ids=list(shown),
-    )
-    return {shown[row["generation_id"]]: row["chunks"] for row in counted}
+    shown = {row["s_id"] or row["b_id"]: row for row in rows if row["s_id"] or row["b_id"]}
+    shared = [one for one, row in shown.items() if (row["s_storage"] or row["b_storage"]) == ChunkStorage.SHARED]
+    counts = ["select generation_id, count(*) as chunks from chunks where generation_id = any(:shared) group by 1"]
+    counts += [f"select {one:d}, count(*) from {own_table(one)}" for one in shown if one not in shared]
+    counted = tx.rows(" union all ".join(counts), shared=shared)
+    return {shown[row["generation_id"]]["id"]: row["chunks"] for row in counted}
 
 
 def _register(tx: Transaction, node: str, queues: Sequence[str], declared: Sequence[DeclaredCollection]) -> None:

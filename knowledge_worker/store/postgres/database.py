@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
@@ -20,6 +21,13 @@ IDLE_IN_TRANSACTION_TIMEOUT_MS: Final = 30_000
 
 NOW: Final = "coalesce(cast(:now as timestamptz), clock_timestamp())"
 """The time every due decision uses: the database's, so that replicas agree; a test's clock passes ``now``."""
+
+
+_OWN_TABLE: Final = re.compile(r"\bchunks_\d+\b")
+
+
+class TableGoneError(ServiceUnavailableError):
+    """A generation's own table was dropped between the look at where its chunks are and the look at the chunks."""
 
 
 class Database:
@@ -50,6 +58,19 @@ class Database:
         """One connection kept over several transactions, for temporary tables."""
         with _translated(), self.engine.connect() as connection:
             yield Session(connection, self._now)
+
+    @contextmanager
+    def maintenance(self) -> Generator[psycopg.Connection[Any]]:
+        """A connection outside of any transaction that is closed afterwards, for statements that take long."""
+        with _translated():
+            pooled = self.engine.raw_connection()
+            connection = cast("psycopg.Connection[Any]", pooled.driver_connection)
+            pooled.detach()
+            try:
+                connection.autocommit = True
+                yield connection
+            finally:
+                connection.close()
 
     def close(self) -> None:
         """Close every pooled connection."""
@@ -191,6 +212,8 @@ def _translated() -> Generator[None]:
         raise
     except DBAPIError as error:
         original = error.orig
+        if isinstance(original, psycopg.errors.UndefinedTable) and _OWN_TABLE.search(str(original)):
+            raise TableGoneError("The passages moved while they were read; try again.") from error
         if isinstance(original, psycopg.errors.UndefinedTable):
             raise ServiceUnavailableError(
                 "The database has no tables of this version yet: run `knowledge-worker migrate`."

@@ -12,6 +12,7 @@ from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.store.postgres.database import NOW, Database, Session, Transaction
 from knowledge_worker.store.postgres.leases import check_guard
+from knowledge_worker.store.postgres.placement import forget_deleted, places_of
 from knowledge_worker.store.protocol import ClaimedDocument, DocumentStore, Guard, Reading, StoredDocument
 
 _FIELDS = (
@@ -225,13 +226,11 @@ class PostgresReading(Reading):
         with self._session.transaction() as tx:
             check_guard(tx, self._guard)
             return tx.value(
-                """
+                f"""
                 with gone as (
                   delete from documents d where d.collection_id = :key and d.id <= :last
                     and not exists (select from seen s where s.id = d.id) returning d.id
-                ), chunks_gone as (
-                  delete from chunks c using gone where c.document_id = gone.id
-                )
+                ) {forget_deleted(places_of(tx, self._guard.key), "gone")}
                 select count(*) from gone
                 """,
                 key=self._guard.key,

@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from pgvector import HalfVector
 from pgvector.psycopg import register_vector
+from sqlalchemy import RowMapping
 
-from knowledge_worker.domain.collection import Generation, GenerationState
-from knowledge_worker.domain.limits import DIMENSIONS_MAX
+from knowledge_worker.domain.collection import ChunkStorage, Generation, GenerationState
+from knowledge_worker.domain.limits import DIMENSIONS_MAX, Limits
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.errors import ConfigurationError, EmbeddingUnavailableError, LeaseLostError
 from knowledge_worker.ports import Vectors
 from knowledge_worker.store.postgres.database import NOW, Database, Transaction
 from knowledge_worker.store.postgres.leases import check_guard, lock_collection
+from knowledge_worker.store.postgres.moves import StorageMoves
+from knowledge_worker.store.postgres.own_tables import drop_unused_tables
 from knowledge_worker.store.postgres.passes import add_counts
+from knowledge_worker.store.postgres.placement import COLUMNS, Part, note_changes, place_read, place_written
 from knowledge_worker.store.protocol import ClaimedDocument, GenerationStore, Guard, SettledDocument
-
-_COLUMNS = (
-    ("generation_id", "int8"),
-    ("document_id", "int8"),
-    ("ord", "int4"),
-    ("text", "text"),
-    ("text_hash", "bytea"),
-    ("title", "text"),
-    ("source", "text"),
-    ("section", "text[]"),
-    ("line_start", "int4"),
-    ("line_end", "int4"),
-    ("char_start", "int4"),
-    ("char_end", "int4"),
-    ("embedding", "halfvec"),
-)
-_COPY = f"copy chunks ({', '.join(name for name, _ in _COLUMNS)}) from stdin (format binary)"
 
 
 class PostgresGenerations(GenerationStore):
-    """Chunks of every generation in one table, found by generation first."""
+    """Chunks of small generations in one table, found by generation first; large ones have a table of their own."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: Limits) -> None:
         self._database = database
+        self._moves = StorageMoves(database, limits)
+        self._written: dict[int, int] = {}
 
     def begin(self, guard: Guard, *, model: str, dimensions: int | None, chunker: str) -> Generation:
         if dimensions is not None and dimensions > DIMENSIONS_MAX:
@@ -81,27 +70,35 @@ class PostgresGenerations(GenerationStore):
 
     def drop_others(self, guard: Guard, *, keep_building: bool) -> int:
         with self._database.transaction() as tx:
-            check_guard(tx, guard)
+            # Alone: a helper may still be writing to the generation that goes.
+            check_guard(tx, guard, alone=True)
             if not keep_building:
                 tx.run("update collections set building = null where id = :key", key=guard.key)
-            return _drop_unused(tx, guard.key)
+            gone = _drop_unused(tx, guard.key)
+        self._moves.recover(guard)
+        return gone
 
     def drop_unused(self, key: int) -> int:
         with self._database.transaction() as tx:
             lock_collection(tx, key)
-            return _drop_unused(tx, key)
+            gone = _drop_unused(tx, key)
+        drop_unused_tables(self._database, key)
+        return gone
+
+    def fit_storage(
+        self, guard: Guard, generation: Generation, *, check: Callable[[], None], progress: Callable[[], None]
+    ) -> None:
+        self._moves.fit(guard, generation.id, check=check, progress=progress)
 
     def kept_vectors(
         self, generation: Generation, documents: Sequence[ClaimedDocument]
     ) -> Mapping[int, Mapping[bytes, Vectors]]:
         with self._database.transaction() as tx:
-            rows = tx.rows(
-                """
-                select document_id, text_hash, cast(embedding as real[]) as vector from chunks
-                where generation_id = :generation and document_id = any(:ids)
-                """,
-                generation=generation.id,
-                ids=[document.id for document in documents],
+            rows = _read(
+                tx,
+                generation,
+                [document.id for document in documents],
+                "document_id, text_hash, cast(embedding as real[]) as vector",
             )
         kept: dict[int, dict[bytes, Vectors]] = {}
         for row in rows:
@@ -110,15 +107,11 @@ class PostgresGenerations(GenerationStore):
 
     def kept_hashes(self, generation: Generation, keys: Sequence[int]) -> Mapping[int, frozenset[bytes]]:
         with self._database.transaction() as tx:
-            rows = tx.rows(
-                """
-                select document_id, array_agg(text_hash) as hashes from chunks
-                where generation_id = :generation and document_id = any(:keys) group by document_id
-                """,
-                generation=generation.id,
-                keys=list(keys),
-            )
-        return {row["document_id"]: frozenset(bytes(one) for one in row["hashes"]) for row in rows}
+            rows = _read(tx, generation, keys, "document_id, text_hash")
+        kept: dict[int, set[bytes]] = {}
+        for row in rows:
+            kept.setdefault(row["document_id"], set()).add(bytes(row["text_hash"]))
+        return {key: frozenset(hashes) for key, hashes in kept.items()}
 
     def settle(
         self,
@@ -132,11 +125,8 @@ class PostgresGenerations(GenerationStore):
     ) -> int:
         with self._database.transaction() as tx:
             check_guard(tx, guard)
-            if not tx.value(
-                "select exists (select from collections where id = :key and :generation in (serving, building))",
-                key=guard.key,
-                generation=generation.id,
-            ):
+            place = place_written(tx, guard.key, generation.id)
+            if place is None:
                 raise LeaseLostError("The generation is not written any more.")
             _fix_dimensions(tx, generation, settled)
             held = {
@@ -159,15 +149,37 @@ class PostgresGenerations(GenerationStore):
             }
             kept = [one for one in settled if one.document.id in held]
             if held:
-                tx.run(
-                    "delete from chunks where generation_id = :generation and document_id = any(:ids)",
-                    generation=generation.id,
-                    ids=list(held),
-                )
-                _copy(tx, generation, kept)
+                part = place.written
+                tx.run(f"delete from {part.table} where {part.where} and document_id = any(:ids)", ids=list(held))
+                _copy(tx, part, kept)
+                note_changes(tx, place, list(held))
             work.failed += sum(one.error is not None for one in kept)
             add_counts(tx, pass_id, work)
+        if place.storage is ChunkStorage.SHARED and not place.serving:
+            self._grown(guard.key, generation, sum(len(one.chunks) for one in kept))
         return len(kept)
+
+    def _grown(self, key: int, generation: Generation, chunks: int) -> None:
+        """Look at the size of a generation that is built, but not after every few chunks."""
+        written = self._written.pop(generation.id, 0) + chunks
+        if written < self._moves.looks_every:
+            self._written[generation.id] = written
+        else:
+            self._moves.promote(key, generation.id)
+
+
+def _read(tx: Transaction, generation: Generation, documents: Sequence[int], columns: str) -> list[RowMapping]:
+    """Chunks of some documents, wherever they are."""
+    place = place_read(tx, generation.id)
+    if place is None:
+        return []
+    return [
+        row
+        for part in place.read
+        for row in tx.rows(
+            f"select {columns} from {part.table} where {part.where} and document_id = any(:ids)", ids=list(documents)
+        )
+    ]
 
 
 def _drop_unused(tx: Transaction, key: int) -> int:
@@ -213,14 +225,18 @@ def _fix_dimensions(tx: Transaction, generation: Generation, settled: Sequence[S
         )
 
 
-def _copy(tx: Transaction, generation: Generation, settled: Sequence[SettledDocument]) -> None:
+def _copy(tx: Transaction, part: Part, settled: Sequence[SettledDocument]) -> None:
     if not any(one.chunks for one in settled):
         return
     connection: Any = tx.driver
     if connection.adapters.types.get("halfvec") is None:
         register_vector(connection)
-    with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
-        copy.set_types([kind for _, kind in _COLUMNS])
+    shared = part.storage is ChunkStorage.SHARED
+    columns = ((("generation_id", "int8"),) if shared else ()) + COLUMNS
+    first = (part.generation,) if shared else ()
+    statement = f"copy {part.table} ({', '.join(name for name, _ in columns)}) from stdin (format binary)"
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types([kind for _, kind in columns])
         for one in settled:
             if not one.chunks:
                 continue
@@ -231,7 +247,7 @@ def _copy(tx: Transaction, generation: Generation, settled: Sequence[SettledDocu
                 chunk = embedded.chunk
                 copy.write_row(
                     (
-                        generation.id,
+                        *first,
                         document.id,
                         chunk.index,
                         chunk.text,

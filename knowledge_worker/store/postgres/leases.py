@@ -11,6 +11,7 @@ from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassTrigger
 from knowledge_worker.errors import CollectionNotFoundError, CollectionNotIndexedError, LeaseLostError
 from knowledge_worker.store.postgres.database import NOW, Database, Transaction
+from knowledge_worker.store.postgres.own_tables import can_be_served
 from knowledge_worker.store.postgres.rows import COLLECTION_LOCK, UNSETTLED
 from knowledge_worker.store.protocol import Due, Failure, Guard, HelperTicket, Lease, LeaseStore, Success
 
@@ -201,7 +202,6 @@ class PostgresLeases(LeaseStore):
         return Failure(**value) if value else None
 
     def succeed(self, lease: Lease, success: Success) -> bool:
-        """End the pass well; False when documents came in meanwhile that the switch would leave behind."""
         key = lease.guard.key
         with self._database.transaction() as tx:
             check_guard(tx, lease.guard)
@@ -212,7 +212,7 @@ class PostgresLeases(LeaseStore):
                     key=key,
                     id=success.switch_to,
                 )
-                if left:
+                if left or not can_be_served(tx, success.switch_to):
                     return False
             tx.run(
                 f"""
@@ -324,15 +324,18 @@ class PostgresLeases(LeaseStore):
         )
 
 
-def check_guard(tx: Transaction, guard: Guard) -> None:
+def check_guard(tx: Transaction, guard: Guard, *, alone: bool = False) -> None:
     """Begin a guarded write: nothing may change hands until this transaction ends.
 
     Two statements on purpose: one would read the fence in a snapshot taken before it got the lock.
 
+    Args:
+        alone: wait for every other guarded write of the collection and hold off new ones until commit.
+
     Raises:
         LeaseLostError: the lease ran out or another worker took it.
     """
-    _lock(tx, guard.key, shared=True)
+    _lock(tx, guard.key, shared=not alone)
     if guard.helper:
         return
     row = tx.row("select fence, holder from collections where id = :key", key=guard.key)

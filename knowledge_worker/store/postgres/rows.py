@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import RowMapping
 
 from knowledge_worker.domain.collection import (
+    ChunkStorage,
     Collection,
     CollectionKind,
     CollectionStatus,
@@ -24,9 +25,9 @@ COLLECTIONS: Final = """
            c.error, c.failures, c.retry_at, c.failed_at, c.broken, c.incomplete, c.notice, c.synced_at,
            c.sync_requested, c.sync_done, c.holder, c.updated_at,
            s.id s_id, s.number s_number, s.slot s_slot, s.model s_model, s.dimensions s_dimensions,
-           s.chunker s_chunker,
+           s.chunker s_chunker, s.storage s_storage,
            b.id b_id, b.number b_number, b.slot b_slot, b.model b_model, b.dimensions b_dimensions,
-           b.chunker b_chunker
+           b.chunker b_chunker, b.storage b_storage
     from collections c
     left join generations s on s.id = c.serving
     left join generations b on b.id = c.building
@@ -103,6 +104,7 @@ def generation_of(row: RowMapping, prefix: str, state: GenerationState) -> Gener
         dimensions=row[f"{prefix}dimensions"],
         chunker=row[f"{prefix}chunker"],
         state=state,
+        storage=ChunkStorage(row[f"{prefix}storage"]),
     )
 
 
