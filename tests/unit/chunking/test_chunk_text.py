@@ -196,7 +196,7 @@ def test_a_unicode_line_separator_starts_no_line() -> None:
 
 
 def test_a_fence_that_fits_is_kept_whole() -> None:
-    fence = "```python\n" + "\n\n".join(f"value_{number} = {number}" for number in range(100)) + "\n```"
+    fence = "```python\n" + "\n\n".join(f"value_{number} = {number}" for number in range(110)) + "\n```"
     assert 1500 < len(fence) < 1750
     text = "\n\n".join([*paragraphs(20), fence, *paragraphs(20, 1)])
     assert sum(fence in own for own in own_texts(text)) == 1
