@@ -104,11 +104,6 @@ class Transaction:
         return self._connection.execute(text(sql), {"now": self._now, **values}).rowcount
 
     @property
-    def sqlalchemy(self) -> Connection:
-        """The SQLAlchemy connection, for Alembic."""
-        return self._connection
-
-    @property
     def driver(self) -> psycopg.Connection[Any]:
         """The psycopg connection, for COPY."""
         return cast("psycopg.Connection[Any]", self._connection.connection.driver_connection)

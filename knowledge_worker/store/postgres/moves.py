@@ -18,7 +18,13 @@ from knowledge_worker.domain.limits import Limits
 from knowledge_worker.errors import LeaseLostError
 from knowledge_worker.store.postgres.database import Database, Transaction
 from knowledge_worker.store.postgres.leases import check_guard, lock_collection
-from knowledge_worker.store.postgres.own_tables import build_index, create_own_table, drop_unused_tables, has_index
+from knowledge_worker.store.postgres.own_tables import (
+    build_index,
+    cancel_builds,
+    create_own_table,
+    drop_unused_tables,
+    has_index,
+)
 from knowledge_worker.store.postgres.placement import NAMES, Part, Place, Step, count_up_to, place_written, places_of
 from knowledge_worker.store.protocol import Guard
 
@@ -95,6 +101,8 @@ class StorageMoves:
         with self._database.transaction() as tx:
             check_guard(tx, guard)
             unfinished = [place for place in places_of(tx, guard.key) if place.step is not None]
+            for place in unfinished:
+                cancel_builds(tx, place.generation)
         for place in unfinished:
             log.warning("move_abandoned", generation=place.generation, step=place.step)
             if place.step is Step.INDEXING:

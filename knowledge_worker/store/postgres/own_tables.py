@@ -27,12 +27,8 @@ BUILD_WORKERS: Final = 1
 LOOK_S: Final = 0.2
 PROGRESS_S: Final = 2.0
 
-_UNUSED = """
-    t.relkind = 'r' and t.relname ~ '^chunks_[0-9]+$'
-    and t.relnamespace = (select relnamespace from pg_class where oid = to_regclass('chunks'))
-    and not exists (select from generations g where 'chunks_' || g.id = t.relname
-      and (g.storage = 'own' or g.step = 'to_own'))
-"""
+_MARK: Final = "Passages of one generation, made and dropped by knowledge-worker."
+"""The comment on our tables: another table may be called so, too, and is left alone."""
 
 
 def create_own_table(tx: Transaction, generation: int, dimensions: int) -> None:
@@ -47,6 +43,7 @@ def create_own_table(tx: Transaction, generation: int, dimensions: int) -> None:
           set (autovacuum_vacuum_scale_factor = 0.05)
         """
     )
+    tx.run(f"comment on table {table} is '{_MARK}'")
 
 
 def drop_unused_tables(database: Database, key: int) -> int:
@@ -59,12 +56,18 @@ def drop_unused_tables(database: Database, key: int) -> int:
     """
     with database.transaction() as tx:
         found = tx.rows(
-            f"""
-            select substr(t.relname, 8)::bigint as generation, o.collection_id
-            from pg_class t left join generations o on 'chunks_' || o.id = t.relname
-            where {_UNUSED} and (o.id is null or o.collection_id = :key)
+            """
+            with tables as materialized (
+              select relname from pg_class where relkind = 'r' and relname ~ '^chunks_[0-9]{1,18}$'
+                and relnamespace = (select relnamespace from pg_class where oid = to_regclass('chunks'))
+                and obj_description(oid, 'pg_class') = :mark
+            )
+            select substr(t.relname, 8)::bigint as generation, g.collection_id
+            from tables t left join generations g on g.id = substr(t.relname, 8)::bigint
+            where g.id is null or (g.collection_id = :key and g.storage <> 'own' and g.step is distinct from 'to_own')
             """,
             key=key,
+            mark=_MARK,
         )
     return sum(_drop(database, row["generation"], row["collection_id"]) for row in found)
 
@@ -104,6 +107,14 @@ def build_index(
                 raise ServiceUnavailableError(
                     f"PostgreSQL has not enough space to build the index of a generation: {error}"
                 ) from error
+
+
+def cancel_builds(tx: Transaction, generation: int) -> None:
+    """End the build of a worker that lost its lease; writers would wait for it."""
+    tx.rows(
+        "select pg_cancel_backend(pid) from pg_stat_progress_create_index where relid = to_regclass(:table)",
+        table=own_table(generation),
+    )
 
 
 def can_be_served(tx: Transaction, generation: int) -> bool:
@@ -218,9 +229,9 @@ def _drop(database: Database, generation: int, key: int | None) -> bool:
         with database.transaction() as tx:
             if key is not None:  # or the table may come into use again between the look and the drop
                 tx.rows(f"select pg_advisory_xact_lock_shared({COLLECTION_LOCK}, :key)", key=key)
-            if not tx.value(
-                f"select exists (select from pg_class t where t.relname = :table and {_UNUSED})",
-                table=own_table(generation),
+            if tx.value(
+                "select exists (select from generations where id = :id and (storage = 'own' or step = 'to_own'))",
+                id=generation,
             ):
                 return False
             tx.run(f"set local lock_timeout = '{DROP_LOCK_TIMEOUT_MS}ms'")

@@ -1,0 +1,62 @@
+"""Searches by index against exact ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from knowledge_worker.domain.collection import ChunkStorage
+from knowledge_worker.ports import Vectors
+
+from .conftest import DIMENSIONS, Index, numbered
+
+COUNT = 3000
+
+
+def clustered(texts: Sequence[str]) -> Vectors:
+    """Vectors in 60 clusters, the same for the same text."""
+    rows = []
+    for text in texts:
+        number = int(text.split()[-1])
+        centre = np.random.default_rng(number % 60).normal(size=DIMENSIONS)
+        rows.append(centre + 0.7 * np.random.default_rng(10_000 + number).normal(size=DIMENSIONS))
+    vectors = np.asarray(rows, np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_an_index_finds_what_an_exact_search_finds(index: Index) -> None:
+    index.embed = clustered
+    index.run(**numbered(0, COUNT))
+    assert index.serving.storage is ChunkStorage.OWN
+    stored = clustered(list(index.expected.values())).astype(np.float16).astype(np.float32)
+    names = np.asarray(list(index.expected))
+    right = 0
+    for number in range(COUNT, COUNT + 100):
+        query = f"query {number}"
+        exact = set(names[np.argsort(-(stored @ clustered([query])[0]))[:10]])
+        matches = index.search(query, 10)
+        assert len(matches) == 10
+        assert [match.score for match in matches] == sorted((match.score for match in matches), reverse=True)
+        right += len(exact & {match.document for match in matches})
+    assert right / 1000 >= 0.97
+    with index.store.database.transaction() as tx:
+        # Statistics of this session may not be out yet, but those of the searches before are.
+        scans = tx.value(
+            "select pg_stat_get_numscans(to_regclass(:name)) + pg_stat_get_xact_numscans(to_regclass(:name))",
+            name=f"chunks_{index.serving.id}_embedding",
+        )
+    assert scans > 0, "the index was used"
+
+
+def test_as_many_results_as_an_exact_search_when_most_rows_are_dead(index: Index) -> None:
+    index.run(**numbered(0, 300))
+    lease = index.acquire()
+    generation = index.begin(lease)
+    with index.store.database.transaction() as tx:
+        tx.run(f"alter table chunks_{generation.id} set (autovacuum_enabled = false)")
+    index.delete_others(lease.guard, *numbered(100, 130))
+    matches = index.search("plain text of document 7", 20)
+    assert len(matches) == 20
+    assert {match.document for match in matches} <= set(index.expected)
+    assert len(index.search("plain text of document 7", 100)) == 30
