@@ -111,23 +111,22 @@ class Index:
             reading.delete_vanished()
         self.expected = {one: self.expected[one] for one in kept}
 
-    def claim(self, guard: Guard, generation: Generation, limit: int = 1000) -> list[ClaimedDocument]:
+    def claim(self, guard: Guard, generation: Generation, limit: int = 50) -> list[ClaimedDocument]:
         return self.store.documents.claim(
             guard, generation, token=guard.holder, limit=limit, max_chars=10**9, alone=False
         )
 
     def settle(self, guard: Guard, generation: Generation, claimed: Sequence[ClaimedDocument]) -> None:
-        vectors = self.embed([one.content for one in claimed]) if claimed else None
-        for number, document in enumerate(claimed):
-            assert vectors is not None
-            text = document.content
-            chunk = Chunk(index=0, text=text, section=(), line_start=1, line_end=1, start=0, end=len(text))
-            done = SettledDocument(
+        vectors = self.embed([one.content for one in claimed])
+        settled = [
+            SettledDocument(
                 document=document,
-                chunks=[EmbeddedChunk(chunk=chunk, text_hash=text_hash(text))],
+                chunks=[EmbeddedChunk(chunk=whole(document.content), text_hash=text_hash(document.content))],
                 vectors=vectors[number : number + 1],
             )
-            self.store.generations.settle(guard, generation, [done], token=guard.holder, pass_id=1, work=PassCounts())
+            for number, document in enumerate(claimed)
+        ]
+        self.store.generations.settle(guard, generation, settled, token=guard.holder, pass_id=1, work=PassCounts())
 
     def write(self, guard: Guard, generation: Generation) -> None:
         """Embed everything that waits."""
@@ -249,6 +248,11 @@ def small_store(database_url: str, limits: Limits) -> Iterator[PostgresStore]:
 @pytest.fixture
 def index(small_store: PostgresStore) -> Index:
     return Index(small_store)
+
+
+def whole(text: str) -> Chunk:
+    """A text as its only passage."""
+    return Chunk(index=0, text=text, section=(), line_start=1, line_end=1, start=0, end=len(text))
 
 
 def numbered(start: int, stop: int, word: str = "plain") -> dict[str, str]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import psycopg
+import pytest
 
 from knowledge_worker.domain.collection import ChunkStorage
 from knowledge_worker.ports import Vectors
+from knowledge_worker.store.postgres.chunks import _statement
+from knowledge_worker.store.protocol import SearchTarget
 
 from .conftest import DIMENSIONS, Index, numbered
 
@@ -25,6 +29,16 @@ def clustered(texts: Sequence[str]) -> Vectors:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
+@pytest.fixture
+def index_preferred(database_url: str) -> None:
+    """Three thousand short passages are few enough for PostgreSQL to scan them; here it may not."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        name = connection.info.dbname
+        for setting in ("enable_seqscan", "enable_bitmapscan", "enable_indexonlyscan"):
+            connection.execute(f"alter database {name} set {setting} = off")
+
+
+@pytest.mark.usefixtures("index_preferred")
 def test_an_index_finds_what_an_exact_search_finds(index: Index) -> None:
     index.embed = clustered
     index.run(**numbered(0, COUNT))
@@ -40,15 +54,23 @@ def test_an_index_finds_what_an_exact_search_finds(index: Index) -> None:
         assert [match.score for match in matches] == sorted((match.score for match in matches), reverse=True)
         right += len(exact & {match.document for match in matches})
     assert right / 1000 >= 0.97
+    assert f"Index Scan using chunks_{index.serving.id}_embedding" in plan(index)
+
+
+def plan(index: Index) -> str:
+    """How PostgreSQL runs the search of the collection."""
+    target = SearchTarget(key=index.collection.key, name=index.name, trusted=True, generation=index.serving)
     with index.store.database.transaction() as tx:
-        # Statistics of this session may not be out yet, but those of the searches before are.
-        scans = tx.value(
-            "select pg_stat_get_numscans(to_regclass(:name)) + pg_stat_get_xact_numscans(to_regclass(:name))",
-            name=f"chunks_{index.serving.id}_embedding",
+        rows = tx.rows(
+            "explain " + _statement([target], limit=10, exact=()),
+            query=str(index.embed(["query 1"])[0].tolist()),
+            keys=[target.key],
+            min_score=-2.0,
         )
-    assert scans > 0, "the index was used"
+    return "\n".join(row["QUERY PLAN"] for row in rows)
 
 
+@pytest.mark.usefixtures("index_preferred")
 def test_as_many_results_as_an_exact_search_when_most_rows_are_dead(index: Index) -> None:
     index.run(**numbered(0, 300))
     lease = index.acquire()
