@@ -13,6 +13,9 @@ export DOCS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
+# Two test processes, a file to one of them: each has its own servers.
+ARGS ?= -n 2 --dist loadfile
+
 PIP_INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt
 
 .DEFAULT_GOAL := help

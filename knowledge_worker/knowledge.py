@@ -16,6 +16,7 @@ from celery import Celery
 from knowledge_worker.config import Settings, load_settings
 from knowledge_worker.declarations import KnowledgeCollection, check_declarations, folder_collection
 from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
+from knowledge_worker.domain.document import FailedDocument
 from knowledge_worker.domain.limits import RESULTS_DEFAULT
 from knowledge_worker.domain.match import SearchResult
 from knowledge_worker.domain.names import collection_name
@@ -186,6 +187,15 @@ class Knowledge:
         self.collection(name)
         return self._parts.store.passes.list_newest(name, limit=limit)
 
+    def failed_documents(self, name: str, *, limit: int = 20) -> list[FailedDocument]:
+        """Documents that could not be embedded and why, by id; ``sync(name, force=True)`` tries them again.
+
+        Raises:
+            CollectionNotFoundError: no such collection.
+        """
+        self.collection(name)
+        return self._parts.store.documents.list_failed(name, limit=limit)
+
     def search(
         self,
         query: str,
@@ -243,11 +253,16 @@ class Knowledge:
             servers: False looks at the declarations alone and connects to nothing.
         """
         problems: list[str] = []
+        variable = self.settings.model
         for one in self.declared:
             problems += _problems(one.check)
-            problems += _problems(lambda one=one: self._parts.models.resolve(one.model), f'Collection "{one.name}": ')
-        if self.settings.model is not None:
-            problems += _problems(self._parts.models.default, "KNOWLEDGE_MODEL does not resolve: ")
+            if one.model != variable:
+                problems += _problems(
+                    lambda one=one: self._parts.models.resolve(one.model), f'Collection "{one.name}": '
+                )
+        if variable is not None:
+            unresolved = _problems(self._parts.models.default, "KNOWLEDGE_MODEL does not resolve: ")
+            problems += [_without_value(problem, variable) for problem in unresolved]
         elif self._embedding_model is not None:
             problems += _problems(self._parts.models.default, "embedding_model: ")
         if not servers:
@@ -418,6 +433,13 @@ def _problems(check: Callable[[], object], prefix: str = "") -> list[str]:
     except KnowledgeError as error:
         return [prefix + error.message]
     return []
+
+
+def _without_value(problem: str, value: str) -> str:
+    """A message without the value of a variable and without its quoted parts."""
+    for part in (value, *value.split("/", 1)):
+        problem = problem.replace(f'"{part}"', "of that name")
+    return problem.replace(value, "…")
 
 
 def _not_stored(declared: KnowledgeCollection) -> Collection:

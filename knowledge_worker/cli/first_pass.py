@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
+from knowledge_worker.cli.output import counted, sentence
 from knowledge_worker.cli.terminal import Terminal
 
 ANSWER_S: Final = 5.0
@@ -194,13 +195,13 @@ class FirstPass(threading.Thread):
         for collection in collections:
             name, documents = collection["name"], collection["documents"]
             if collection.get("error"):
-                self._terminal.write("", f"{name}: failed: {collection['error']} {next_attempt(collection)}")
+                self._terminal.write("", f"{name}: failed: {sentence(collection['error'])} {next_attempt(collection)}")
                 continue
             failed = f", {documents['failed']} failed" if documents["failed"] else ""
             self._terminal.write(
                 "",
-                f"{name}: {documents['ready']} documents, {collection['passages']} passages{failed} "
-                f"{self._when(collection)}",
+                f"{name}: {counted(documents['ready'], 'document')}, "
+                f"{counted(collection['passages'], 'passage')}{failed} {self._when(collection)}",
             )
         if any(collection["passages"] for collection in collections):
             self._terminal.write("", f"Ask:    {self._question}")

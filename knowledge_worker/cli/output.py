@@ -33,6 +33,17 @@ def safe_line(text: str) -> str:
     return " ".join(safe_text(text).split())
 
 
+def sentence(text: str) -> str:
+    """A message on one line that ends with a full stop, so that another may follow it."""
+    line = safe_line(text)
+    return line if line.endswith((".", "!", "?", "…")) else f"{line}."
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, such as ``1 document`` or ``14 documents``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
     """How long ago or how far ahead, such as ``3 min ago`` or ``in 12 s``; ``-`` for None."""
     if moment is None:

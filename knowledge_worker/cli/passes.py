@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +11,14 @@ from knowledge_worker.cli.options import json_option, opened, settings_from, sha
 from knowledge_worker.cli.output import ago, echo_json, safe_line, table, took, views
 
 if TYPE_CHECKING:
+    from knowledge_worker.domain.document import FailedDocument
     from knowledge_worker.domain.passes import PassRecord
 
 COUNTS = ("read", "added", "changed", "deleted", "skipped", "failed", "embedded", "reused", "calls", "tokens")
 COLUMNS = ("ID", "TRIGGER", "OUTCOME", "STARTED", "TOOK", *(name.upper() for name in COUNTS), "ERROR")
 NUMBERS = ("ID", *(name.upper() for name in COUNTS))
 REPORTS_SHOWN = 20
+FAILED_SHOWN = 20
 
 
 @click.command()
@@ -25,16 +28,17 @@ REPORTS_SHOWN = 20
 @shared_options
 @click.pass_context
 def passes(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None:
-    """Show the last passes over the collection NAME and what the newest one left out."""
+    """Show the last passes over the collection NAME, what the newest one left out, and which documents failed."""
     with opened(settings_from(ctx)) as knowledge:
         records = knowledge.passes(name, limit=limit)
+        failed = knowledge.failed_documents(name, limit=FAILED_SHOWN)
     if as_json:
         echo_json(views().pass_list_view(records))
     elif not records:
         click.echo(f"No pass over {name} has run yet.")
     else:
         click.echo(table(COLUMNS, [_row(record) for record in records], numbers=NUMBERS))
-        for line in _left_out(records[0]):
+        for line in (*_left_out(records[0]), *_failed(failed)):
             click.echo(line)
 
 
@@ -49,3 +53,7 @@ def _left_out(record: PassRecord) -> list[str]:
     lines += [f"Skipped: {safe_line(report)}" for report in record.reports[:REPORTS_SHOWN]]
     more = len(record.reports) - REPORTS_SHOWN
     return [*lines, f"… and {more} more; --json has all that were kept."] if more > 0 else lines
+
+
+def _failed(documents: Sequence[FailedDocument]) -> list[str]:
+    return [f"Failed: {safe_line(one.id)}: {safe_line(one.error)}" for one in documents]

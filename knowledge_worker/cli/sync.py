@@ -11,7 +11,7 @@ import click
 
 from knowledge_worker.cli import exit_codes
 from knowledge_worker.cli.options import json_option, opened, settings_from, shared_options
-from knowledge_worker.cli.output import ago, echo_json, safe_line, views
+from knowledge_worker.cli.output import ago, counted, echo_json, safe_line, sentence, views
 
 if TYPE_CHECKING:
     from knowledge_worker.domain.collection import Collection
@@ -56,7 +56,7 @@ def sync(
     elif collection.error is None:
         click.echo(_summary(collection))
     else:
-        click.echo(f"Error: the pass over {name} failed: {safe_line(collection.error)} {_retry(collection)}", err=True)
+        click.echo(f"Error: the pass over {name} failed: {sentence(collection.error)} {_retry(collection)}", err=True)
     ctx.exit(exit_codes.OK if collection.error is None else exit_codes.FAILED)
 
 
@@ -66,7 +66,8 @@ def _summary(collection: Collection) -> str:
     incomplete = "".join(f"\nIncomplete: {safe_line(reason)}" for reason in collection.incomplete)
     notice = f"\n{safe_line(collection.notice)}" if collection.notice else ""
     return (
-        f"{collection.name}: {counts.ready} documents ready{failed}, {collection.chunks} passages.{incomplete}{notice}"
+        f"{collection.name}: {counted(counts.ready, 'document')} ready{failed}, "
+        f"{counted(collection.chunks, 'passage')}.{incomplete}{notice}"
     )
 
 

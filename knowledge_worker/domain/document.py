@@ -82,6 +82,15 @@ class Document(BaseModel):
     updated_at: datetime
 
 
+class FailedDocument(BaseModel):
+    """A document that could not be embedded, and why."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    error: str
+
+
 def content_hash(text: str) -> str:
     """SHA-256 of ``text`` in UTF-8, as 64 hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

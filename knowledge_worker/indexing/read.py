@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from knowledge_worker.domain.document import CheckedDocument, content_hash
+from knowledge_worker.domain.document import CheckedDocument
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.ports import KnowledgeSource
 from knowledge_worker.sources.reading import SourcesRead, read_sources
@@ -82,12 +82,12 @@ def read_step(
 
 
 def source_owners(sources: Sequence[KnowledgeSource]) -> list[str]:
-    """A stable word for each source, to remember whose a document is; equal ones are told apart by their order."""
-    owners: list[str] = []
-    for source in sources:
-        owner = f"{source.kind}:{content_hash(source.fingerprint)[:16]}"
-        owners.append(f"{owner}:{sum(one.startswith(owner) for one in owners)}")
-    return owners
+    """A word for each source, to remember whose a document is: its kind and its place among those of that kind.
+
+    Not its fingerprint: a folder that moved or became trusted would make every document change hands.
+    """
+    kinds = [source.kind for source in sources]
+    return [f"{kind}:{kinds[:index].count(kind)}" for index, kind in enumerate(kinds)]
 
 
 def batches(read: SourcesRead, size: int) -> Generator[tuple[int, list[CheckedDocument]]]:

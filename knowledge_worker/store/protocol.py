@@ -9,7 +9,7 @@ from typing import Protocol
 
 from knowledge_worker.domain.chunk import Chunk
 from knowledge_worker.domain.collection import Collection, Generation
-from knowledge_worker.domain.document import CheckedDocument
+from knowledge_worker.domain.document import CheckedDocument, FailedDocument
 from knowledge_worker.domain.match import Match
 from knowledge_worker.domain.passes import PassCounts, PassRecord, PassTrigger
 from knowledge_worker.ports import Vectors
@@ -329,6 +329,10 @@ class DocumentStore(Protocol):
 
     def waiting(self, key: int, generation: Generation | None, *, after: int, limit: int) -> list[ClaimedDocument]:
         """Documents that wait to be embedded, by key, without claiming them."""
+        ...
+
+    def list_failed(self, name: str, *, limit: int) -> list[FailedDocument]:
+        """Documents that could not be embedded, by id."""
         ...
 
     def count(self, key: int) -> int:

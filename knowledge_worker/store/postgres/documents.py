@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 from knowledge_worker.domain.collection import Generation
-from knowledge_worker.domain.document import CheckedDocument
+from knowledge_worker.domain.document import CheckedDocument, FailedDocument
 from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.store.postgres.database import NOW, Database, Session, Transaction
@@ -135,6 +135,19 @@ class PostgresDocuments(DocumentStore):
                 limit=limit,
             )
         return [ClaimedDocument(**row) for row in rows]
+
+    def list_failed(self, name: str, *, limit: int) -> list[FailedDocument]:
+        with self._database.transaction() as tx:
+            rows = tx.rows(
+                """
+                select d.document_id as id, coalesce(d.error, '') as error
+                from documents d join collections c on c.id = d.collection_id
+                where c.name = :name and d.status = 'failed' order by d.document_id limit :limit
+                """,
+                name=name,
+                limit=limit,
+            )
+        return [FailedDocument(**row) for row in rows]
 
     def count(self, key: int) -> int:
         with self._database.transaction() as tx:

@@ -166,3 +166,11 @@ def test_the_deletion_guard_waits_for_a_person(make: Make) -> None:
     run(knowledge)
     after = knowledge.collection("docs")
     assert (after.documents.total, after.notice) == (1, None)
+
+
+def test_a_source_declared_in_other_words_keeps_its_documents(make: Make, provider: ScriptedProvider) -> None:
+    docs = Documents(a="apples", b="bananas")
+    run(started(make(docs.source(trusted=True))))
+    knowledge = make(docs.source(trusted=False))
+    assert knowledge.plan("docs").unchanged == 2
+    assert len(provider.requests) == 1

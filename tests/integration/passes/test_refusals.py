@@ -127,3 +127,14 @@ def test_statuses_of_documents_are_honest(make: Make, provider: ScriptedProvider
     run(knowledge)
     assert knowledge.collection("docs").documents.pending == 1
     assert knowledge.collection("docs").status is CollectionStatus.PENDING
+
+
+def test_failed_documents_are_listed_with_their_reason(make: Make, provider: ScriptedProvider) -> None:
+    docs = Documents(good="fine", bad="first line\n\nPOISON pill")
+    knowledge = started(make(docs.source()))
+    provider.script(Rule(status=400, contains="POISON"))
+    run(knowledge)
+    (failed,) = knowledge.failed_documents("docs")
+    assert failed.id == "bad"
+    assert failed.error.startswith("Passage 1 (lines 1-3) was refused")
+    assert "POISON" not in failed.error

@@ -32,7 +32,7 @@ TOKENS = [
 
 
 PLAN = Plan(
-    collection="handbook", model="local/m", reembeds=False, read=3, added=1, changed=1, unchanged=1, deleted=2, 
+    collection="handbook", model="local/m", reembeds=False, read=3, added=1, changed=1, unchanged=1, deleted=2,
     skipped=0,
     deletes_held_back=False, documents=2, passages=4, tokens=99, price=None,
 )  # fmt: skip

@@ -27,6 +27,7 @@ from knowledge_worker.domain.collection import (
     Generation,
     GenerationState,
 )
+from knowledge_worker.domain.document import FailedDocument
 from knowledge_worker.domain.match import SearchResult
 from knowledge_worker.domain.passes import PassCounts, PassOutcome, PassRecord, PassTrigger
 from knowledge_worker.errors import CollectionNotFoundError
@@ -44,7 +45,6 @@ def collection(name: str = "handbook", **values: Any) -> Collection:
         dimensions=4,
         chunker="text-v1",
         state=GenerationState.SERVING,
-        **({"weight": 0} if "weight" in Generation.model_fields else {}),
     )
     plain: dict[str, Any] = {
         "key": 1,
@@ -98,6 +98,7 @@ class FakeKnowledge:
     def __init__(self) -> None:
         self.stored = [collection()]
         self.records = [pass_record()]
+        self.failed: list[FailedDocument] = []
         self.result = SearchResult()
         self.problems: list[str] = []
         self.error: BaseException | None = None
@@ -127,6 +128,10 @@ class FakeKnowledge:
         if name not in [one.name for one in self.stored]:
             raise CollectionNotFoundError(name)
         return self.records
+
+    def failed_documents(self, name: str, *, limit: int = 20) -> list[FailedDocument]:
+        self._asked("failed_documents", name, limit)
+        return self.failed
 
     def search(self, query: str, **options: Any) -> SearchResult:
         self._asked("search", query, options)

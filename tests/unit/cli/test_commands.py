@@ -10,6 +10,7 @@ import pytest
 
 from knowledge_worker.cli import COMMANDS
 from knowledge_worker.domain.collection import DocumentCounts
+from knowledge_worker.domain.document import FailedDocument
 from knowledge_worker.domain.match import Match, SearchResult, Unavailable
 from knowledge_worker.errors import CollectionNotFoundError, CollectionNotReadyError, ServiceUnavailableError
 
@@ -138,8 +139,10 @@ def test_search_in_json_is_what_the_api_answers(call: Call, knowledge: FakeKnowl
 
 def test_passes_shows_a_table_and_what_the_newest_left_out(call: Call, knowledge: FakeKnowledge) -> None:
     knowledge.records = [pass_record(reports=("notes.md: not UTF-8",), reasons=("sub: cannot be listed",))]
+    knowledge.failed = [FailedDocument(id="long.md", error="Passage 3 was refused")]
     ended = call("passes", "handbook", "--limit", "3")
-    assert knowledge.asked == [("passes", "handbook", 3)]
+    assert knowledge.asked == [("passes", "handbook", 3), ("failed_documents", "handbook", 20)]
+    assert "Failed: long.md: Passage 3 was refused" in ended.out
     assert ended.out.splitlines()[1].split()[:3] == ["7", "request", "ok"]
     assert "Skipped: notes.md: not UTF-8" in ended.out
     assert "Incomplete: sub: cannot be listed" in ended.out
