@@ -118,6 +118,45 @@ def test_writes_during_a_move_back_are_not_lost(index: Index, monkeypatch: pytes
     index.check(ChunkStorage.SHARED)
 
 
+def test_moves_forth_and_back_under_constant_writes_lose_nothing(index: Index) -> None:
+    index.run(**zebras(), **numbered(0, 40))
+    lease = index.acquire()
+    generation = index.begin(lease)
+    storage_moves = index.store.generations._moves
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        try:
+            while not stop.is_set():
+                changed = {f"d{(7 * written + n) % 60}": f"version {written} of a text" for n in range(5)}
+                index.put(lease.guard, **changed)
+                index.write(lease.guard, generation)
+                written += 1
+        except BaseException as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with index.searched():
+            for _ in range(12):
+                storage_moves._up, storage_moves._down = 10, 0
+                index.fit(lease.guard, generation)
+                assert index.serving.storage is ChunkStorage.OWN
+                storage_moves._up = storage_moves._down = 10_000
+                index.fit(lease.guard, generation)
+                assert index.serving.storage is ChunkStorage.SHARED
+    finally:
+        stop.set()
+        writer.join()
+    assert not failures
+    assert written >= 10
+    index.check(ChunkStorage.SHARED)
+
+
 def test_writes_while_a_new_generation_is_indexed_do_not_wait_and_are_not_lost(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
