@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import structlog
 from celery import Celery
 
 from knowledge_worker.config import Settings, load_settings
@@ -35,6 +36,8 @@ from knowledge_worker.redis_server import check_server as check_redis
 from knowledge_worker.store.postgres.database import check_server as check_database
 from knowledge_worker.store.protocol import Store
 from knowledge_worker.wiring import Overrides, Parts, broker_problems, build, database_url, redis_url
+
+log = structlog.get_logger()
 
 DEFAULT_LOCAL_MODEL: Final = "local/wordllama"
 """Needs no key and no network; what ``--docs`` uses unless ``KNOWLEDGE_MODEL`` names another."""
@@ -322,6 +325,8 @@ class Knowledge:
     def run_tick(self) -> str:
         """Find what is due and wake workers for it."""
         due = self._parts.store.leases.tick()
+        for name in due.reaped:
+            log.error("knowledge error", collection=name, error="A worker stopped in mid-pass; its lease ran out.")
         for name in due.names:
             self._parts.queue.nudge_sync(name)
         return f"{len(due.names)} due"
