@@ -20,6 +20,8 @@ from knowledge_worker.errors import InvalidInputError
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INVISIBLE = re.compile("[\\s\u200b-\u200f\u2060-\u2064\ufeff\u00ad\u180e]*")
 _METADATA_MAX_DEPTH = 64
+_NO_METADATA_HASH = ""
+_encode = json.JSONEncoder(sort_keys=True).encode
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
@@ -173,8 +175,8 @@ def checked_document(item: object, *, content_min_chars: int = 0) -> CheckedDocu
         source=source,
         metadata=metadata,
         hash=content_hash(content),
-        details_hash=content_hash(json.dumps([title, source])),
-        metadata_hash=content_hash(json.dumps([metadata, warnings], sort_keys=True)),
+        details_hash=content_hash(f"{title!r} {source!r}"),
+        metadata_hash=content_hash(_encode([metadata, warnings])) if metadata or warnings else _NO_METADATA_HASH,
         warnings=tuple(warnings),
     )
 
@@ -224,6 +226,8 @@ def _metadata(value: object, warnings: list[str]) -> dict[str, JSON]:
 def _plain_json(value: object, replaced: list[bool], *, depth: int) -> JSON:
     if depth > _METADATA_MAX_DEPTH:
         raise InvalidInputError(f"The metadata is nested deeper than {_METADATA_MAX_DEPTH} levels.", field="metadata")
+    if type(value) is str and value.isprintable():  # most of them: nothing unstorable is printable
+        return value
     match value:
         case None | bool() | int():
             return value

@@ -15,6 +15,7 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 PR_SET_KEEPCAPS = 8
+PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP = 28, 1 << 2
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
 CAP_DAC_OVERRIDE = 1
 CAPABILITY_VERSION_3 = 0x20080522
@@ -59,6 +60,11 @@ def become(uid: int, gid: int) -> None:
     linux = sys.platform == "linux"
     if linux:
         prctl(PR_SET_KEEPCAPS, 1)
+        try:
+            # initdb asks access(2) for its own program, which ignores an ordinary user's capabilities otherwise.
+            prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP)
+        except OSError:
+            pass  # a container without CAP_SETPCAP
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
