@@ -23,8 +23,10 @@ def test_a_program_of_another_user_may_use_what_lies_below_a_closed_directory(tm
     program.write_text("found")
     program.chmod(0o700)
     ended = subprocess.run(
-        [sys.executable, launch.__file__, str(os.getpid()), str(int(signal.SIGKILL)), "-1", "65534", "65534"]
-        + [sys.executable, "-c", LOOK, str(program)],
+        [
+            *(sys.executable, launch.__file__, str(os.getpid()), str(int(signal.SIGKILL)), "-1", "65534", "65534"),
+            *(sys.executable, "-c", LOOK, str(program)),
+        ],
         capture_output=True,
         text=True,
         check=False,
