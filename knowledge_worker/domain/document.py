@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from knowledge_worker.domain.limits import CONTENT_MAX_CHARS, ID_MAX_CHARS
+from knowledge_worker.domain.limits import CONTENT_MAX_CHARS, ID_MAX_CHARS, TITLE_MAX_CHARS
 from knowledge_worker.errors import InvalidInputError
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -208,6 +208,9 @@ def _optional_text(values: Mapping[str, object], field: str, warnings: list[str]
         return None
     if not isinstance(value, str):
         raise InvalidInputError(f"The {field} is no text.", field=field)
+    if len(value) > TITLE_MAX_CHARS:
+        warnings.append(f"{field}: cut to {TITLE_MAX_CHARS} characters")
+        value = value[:TITLE_MAX_CHARS]
     return _clean(value, field, warnings)
 
 

@@ -10,6 +10,8 @@ ID_MAX_CHARS: Final = 255
 FILE_MAX_BYTES: Final = 1_048_576
 CONTENT_MAX_CHARS: Final = 1_048_576
 NAME_MAX_CHARS: Final = 64
+TITLE_MAX_CHARS: Final = 1000
+"""Of a title or a source; every match carries both. A longer one is cut, with a warning on the document."""
 CHUNK_MAX_CHARS: Final = 2000
 CHUNK_OVERLAP_CHARS: Final = 200
 RESYNC_MIN_MS: Final = 60_000

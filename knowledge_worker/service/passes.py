@@ -159,7 +159,7 @@ class PassRunner:
                     self._record(lambda: self._store.leases.give_up(lease, claim_token=token, reason="worker stopped"))
                     log.info("pass_cancelled")
                     return "cancelled"
-                except Exception as error:  # noqa: BLE001 - whatever it is, it is stored and comes back on the backoff
+                except BaseException as error:  # noqa: BLE001 - even sys.exit() in a model: stored, back on the backoff
                     return self._fail(lease, error, token)
                 counts = self._store.passes.counts(lease.pass_id)
                 log.info(
@@ -261,7 +261,7 @@ class PassRunner:
         except KnowledgeError as error:
             log.warning("old_generation_kept", error=error.message)  # the next pass drops it
 
-    def _fail(self, lease: Lease, error: Exception, token: str) -> str:
+    def _fail(self, lease: Lease, error: BaseException, token: str) -> str:
         failure = failure_of(error)
         expected = isinstance(error, KnowledgeError)
         log.error("knowledge error", error=failure.message, permanent=failure.permanent, exc_info=not expected)
@@ -335,7 +335,7 @@ class _Announcement:
         self._queue.nudge_embed(self._lease.name, helpers=helpers)
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """What the collection shows of an error: one line, and when to try again."""
     match error:
         case ConfigurationError():

@@ -12,9 +12,11 @@ from knowledge_worker.errors import (
     CollectionNotAllowedError,
     CollectionNotFoundError,
     CollectionNotReadyError,
+    EmbeddingUnavailableError,
     NotSearchableError,
     ServiceUnavailableError,
 )
+from knowledge_worker.indexing.embed import check_answer
 from knowledge_worker.ports import EmbeddingModel, Vectors
 from knowledge_worker.search.budget import within_budget
 from knowledge_worker.search.fusion import reciprocal_rank_fusion
@@ -72,7 +74,14 @@ class Searching:
         for model, targets in by_model.values():
             if model.id not in vectors:
                 answer = model.embed([request.query], purpose="query", timeout_ms=self._limits.query_timeout_ms)
+                check_answer(answer.vectors, 1, model.id)
                 vectors[model.id] = answer.vectors[0]
+            given, expected = len(vectors[model.id]), targets[0].generation.dimensions
+            if given != expected:
+                raise EmbeddingUnavailableError(
+                    f'The model "{model.id}" answered a vector of {given} dimensions; '
+                    f'the index of "{targets[0].name}" has {expected}.'
+                )
             ranking = self._store.chunks.search(
                 targets, vectors[model.id], limit=request.top_k, min_score=request.min_score
             )

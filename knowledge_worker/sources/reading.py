@@ -222,7 +222,12 @@ def _raised_as_ours(source: KnowledgeSource, context: ReadContext) -> Iterator[o
                 raise
             except SourceError as error:
                 raise SourceError(f"source {source.kind}: {one_line(error.message)}") from error
-            except Exception as error:
+            except BaseException as error:
+                # sys.exit() in a source ends its read, not the worker; Ctrl-C and our own closing stay what they are.
+                if isinstance(error, GeneratorExit) or (
+                    isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+                ):
+                    raise
                 raise SourceError(f"source {source.kind}: {described(error)}") from error
             yield item
     finally:

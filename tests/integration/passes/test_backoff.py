@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
 from knowledge_worker import ConfigurationError
@@ -183,3 +186,18 @@ def test_a_configuration_error_is_stored_and_never_retried(make: Make, clock: Ma
     docs.error = None
     started(make(docs.source()))
     assert run(knowledge) == "ok"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), RecursionError()])
+def test_whatever_a_source_raises_is_a_failed_pass_at_once(make: Make, error: BaseException) -> None:
+    docs = Documents(a="apples")
+    knowledge = started(make(docs.source("faq")))
+    docs.error = error  # type: ignore[assignment]
+    outcomes: list[str] = []
+    worker = threading.Thread(target=lambda: outcomes.append(run(knowledge)))
+    worker.start()
+    worker.join()
+    assert outcomes[0].startswith("failed")
+    collection = knowledge.collection("docs")
+    assert (collection.running, collection.failures) == (None, 1)
+    assert type(error).__name__ in (collection.error or "")

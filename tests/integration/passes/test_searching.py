@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from knowledge_worker.errors import EmbeddingUnavailableError
+from knowledge_worker.testing.provider import Rule, ScriptedProvider
+
 from .conftest import Documents, Make, run, started, texts
 
 
@@ -22,3 +25,20 @@ def test_scores_below_the_least_are_left_out(make: Make) -> None:
     result = knowledge.search("apples are red", min_score=0.9)
     assert texts(result) == ["apples are red"]
     assert result.matches[0].score == pytest.approx(1, abs=1e-3)
+
+
+def test_a_query_vector_of_other_dimensions_is_said_and_never_compared(make: Make, provider: ScriptedProvider) -> None:
+    knowledge = started(make(Documents(a="apples").source()))
+    run(knowledge)
+    provider.script(Rule(body="wrong_dimensions"))
+    with pytest.raises(EmbeddingUnavailableError, match="dimensions"):
+        knowledge.search("apples")
+
+
+def test_a_title_of_any_length_makes_a_match_of_bounded_length(make: Make) -> None:
+    docs = Documents()
+    docs.contents["long"] = {"id": "long", "content": "apples", "title": "t" * 2_000_000, "source": "s" * 2_000_000}
+    knowledge = started(make(docs.source()))
+    run(knowledge)
+    match = knowledge.search("apples").matches[0]
+    assert (len(match.title or ""), len(match.source or "")) == (1000, 1000)
