@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, FastAPI, Security
+from fastapi import APIRouter, Depends, FastAPI, Security
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 
@@ -13,6 +13,7 @@ from knowledge_worker import __version__
 from . import errors, openapi
 from .auth import Tokens
 from .gate import Gate, RequestLog
+from .known import known_parameters
 from .paths import BASE
 from .routes.collections import collections_router
 from .routes.health import health_router
@@ -45,7 +46,7 @@ def create_app(knowledge: Knowledge) -> FastAPI:
     app.state.body_limit = settings.body_limit
     errors.install(app)
     openapi.install(app)
-    below_base = APIRouter(prefix=f"/{BASE}", dependencies=[Security(openapi.BEARER)])
+    below_base = APIRouter(prefix=f"/{BASE}", dependencies=[Security(openapi.BEARER), Depends(known_parameters)])
     below_base.include_router(collections_router(knowledge))
     below_base.include_router(search_router(knowledge))
     app.include_router(below_base)

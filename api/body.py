@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from knowledge_worker.errors import InputTooLargeError, InvalidInputError
 
 from .errors import invalid_input
+from .known import refuse_unknown
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -30,26 +31,36 @@ async def json_object(request: Request) -> dict[str, Any]:
         InputTooLargeError: more bytes than the application's ``body_limit``; reading stops there.
         InvalidInputError: no JSON object in UTF-8.
     """
-    body = await _read(request, limit=request.app.state.body_limit)
+    return _parsed(await _read(request, limit=request.app.state.body_limit))
+
+
+async def optional_json_object(request: Request) -> dict[str, Any]:
+    """Read the body as :func:`json_object` does; one without a byte stands for ``{}``."""
+    return _parsed(await _read(request, limit=request.app.state.body_limit) or b"{}")
+
+
+def checked(model: type[Model], values: dict[str, Any]) -> Model:
+    """Make a ``model`` of ``values``.
+
+    Raises:
+        UnknownFieldError: a field that ``model`` does not have.
+        InvalidInputError: a field is missing or wrong; ``field`` names it.
+    """
+    refuse_unknown(values, known=[info.alias or name for name, info in model.model_fields.items()])
     try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse)
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise invalid_input(error) from None
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body.decode("utf-8"), parse_int=_integer, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise InvalidInputError("The body is no JSON object.") from None
     if not isinstance(value, dict):
         raise InvalidInputError("The body is no JSON object.")
     return value
-
-
-def checked(model: type[Model], values: dict[str, Any]) -> Model:
-    """The fields of ``model`` in ``values``; others are ignored.
-
-    Raises:
-        InvalidInputError: a field is missing or wrong; ``field`` names it.
-    """
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise invalid_input(error) from None
 
 
 async def _read(request: Request, *, limit: int) -> bytes:
@@ -66,6 +77,14 @@ async def _read(request: Request, *, limit: int) -> bytes:
     except ClientDisconnect:
         raise InvalidInputError("The body ended early.") from None
     return bytes(body)
+
+
+def _integer(digits: str) -> int:
+    """Python reads no integer of more than some thousand digits."""
+    try:
+        return int(digits)
+    except ValueError:
+        raise InvalidInputError("A number in the body is too large.") from None
 
 
 def _refuse(constant: str) -> NoReturn:

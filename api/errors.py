@@ -54,6 +54,10 @@ _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _log = structlog.get_logger()
 
 
+class UnknownFieldError(InvalidInputError):
+    """The caller names a parameter or field that does not exist; it is shown just as it was sent."""
+
+
 def status_of(error: Exception) -> HTTPStatus:
     """The HTTP status of an error."""
     for ancestor in type(error).__mro__:
@@ -73,8 +77,7 @@ def error_response(error: Exception) -> JSONResponse:
         headers["WWW-Authenticate"] = "Bearer"
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = str(_retry_after_s(error))
-    field = error.field if isinstance(error, InvalidInputError) else None
-    return _answer(status, error.code, error.message, field=None if field is None else to_camel(field), headers=headers)
+    return _answer(status, error.code, error.message, field=_field(error), headers=headers)
 
 
 def invalid_input(error: ValidationError | RequestValidationError) -> InvalidInputError:
@@ -124,6 +127,13 @@ def _http_error(error: HTTPException, request: Request) -> JSONResponse:
     if error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
         return _answer(error.status_code, "invalid_input", f"{HTTPStatus(error.status_code).phrase}.")
     return error_response(error)
+
+
+def _field(error: KnowledgeError) -> str | None:
+    """The wrong value's name as HTTP has it."""
+    if not isinstance(error, InvalidInputError) or error.field is None:
+        return None
+    return error.field if isinstance(error, UnknownFieldError) else to_camel(error.field)
 
 
 def _retry_after_s(error: KnowledgeError) -> int:

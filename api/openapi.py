@@ -41,10 +41,10 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return described
 
 
-def json_body(model: type[BaseModel]) -> dict[str, Any]:
-    """Document a body that a route reads through :func:`~.body.json_object`."""
+def json_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+    """Document a body that a route reads through :mod:`~.body`."""
     schema = model.model_json_schema(by_alias=True)
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
 
 
 def install(app: FastAPI) -> None:

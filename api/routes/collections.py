@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from knowledge_worker.domain.names import CollectionName, collection_name
 from knowledge_worker.errors import CollectionNotFoundError, InvalidInputError
 
-from ..openapi import problems
+from ..body import checked, optional_json_object
+from ..openapi import json_body, problems
 from ..views import (
     CollectionListView,
     CollectionView,
@@ -27,7 +30,25 @@ if TYPE_CHECKING:
 
 _SHOWN_NAME_MAX_CHARS = 80
 
+_FORCE = "Also while a failure's waiting time runs."
+_CONFIRM_DELETES = "Carry out deletions that were held back."
+
 NameInPath = Annotated[str, Path(description="The collection's name.", examples=["handbook"])]
+
+
+class SyncRequest(BaseModel):
+    """What to ask for; the query parameters of the same names do too."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"force": True}]},
+    )
+
+    force: bool = Field(default=False, description=_FORCE)
+    confirm_deletes: bool = Field(default=False, description=_CONFIRM_DELETES)
 
 
 def existing_name(name: str) -> CollectionName:
@@ -56,17 +77,22 @@ def collections_router(knowledge: Knowledge) -> APIRouter:
         """Get one collection: its status, its last error, its counts."""
         return collection_view(knowledge.collection(existing_name(name)))
 
-    @router.post("/{name:segment}/sync", status_code=202, responses=problems(404))
+    @router.post(
+        "/{name:segment}/sync",
+        status_code=202,
+        responses=problems(404, 413),
+        openapi_extra=json_body(SyncRequest, required=False),
+    )
     def sync_collection(
         name: NameInPath,
-        force: Annotated[bool, Query(description="Also while a failure's waiting time runs.")] = False,
-        confirm_deletes: Annotated[
-            bool, Query(alias="confirmDeletes", description="Carry out deletions that were held back.")
-        ] = False,
+        body: Annotated[dict[str, Any], Depends(optional_json_object)],
+        force: Annotated[bool, Query(description=_FORCE)] = False,
+        confirm_deletes: Annotated[bool, Query(alias="confirmDeletes", description=_CONFIRM_DELETES)] = False,
     ) -> SyncView:
         """Ask for a pass. The request is stored before it is answered; a running pass is followed by one more."""
+        asked = checked(SyncRequest, body)
         known = existing_name(name)
-        knowledge.sync(known, force=force, confirm_deletes=confirm_deletes)
+        knowledge.sync(known, force=force or asked.force, confirm_deletes=confirm_deletes or asked.confirm_deletes)
         return SyncView(name=known)
 
     @router.get("/{name:segment}/passes", responses=problems(404))

@@ -29,6 +29,7 @@ class SearchRequest(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=to_camel,
+        extra="forbid",
         strict=True,
         frozen=True,
         json_schema_extra={"examples": [{"query": "How do refunds work?", "collections": ["handbook"], "topK": 5}]},
@@ -71,10 +72,15 @@ def search_router(knowledge: Knowledge) -> APIRouter:
             list[Annotated[str, Field(json_schema_extra=_NAME)]] | None,
             Query(description="Where to look; may be given several times."),
         ] = None,
+        collections: Annotated[
+            list[Annotated[str, Field(json_schema_extra=_NAME)]] | None,
+            Query(description="The same as `collection`; those of both are searched."),
+        ] = None,
         top_k: Annotated[int, Query(alias="topK", ge=1, le=RESULTS_MAX)] = RESULTS_DEFAULT,
         min_score: Annotated[float | None, Query(alias="minScore", ge=-1, le=1, allow_inf_nan=False)] = None,
     ) -> SearchView:
         """Search by meaning, with the question in the query string."""
-        return search_view(knowledge.search(q, collections=collection, top_k=top_k, min_score=min_score))
+        names = [*(collection or ()), *(collections or ())] or None
+        return search_view(knowledge.search(q, collections=names, top_k=top_k, min_score=min_score))
 
     return router

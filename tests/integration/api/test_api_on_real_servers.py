@@ -54,7 +54,7 @@ def test_ask_for_a_pass_and_find_what_it_indexed(serve: Serve, database_url: str
     assert client.post("/knowledge/search", json={"query": "x", "collections": ["docs"]}).status_code == 409
 
     knowledge.node_started(["sync"])
-    assert client.post("/knowledge/collections/docs/sync").status_code == 202
+    assert client.post("/knowledge/collections/docs/sync", json={"force": True}).status_code == 202
     assert knowledge.run_pass("docs") == "ok"
 
     view = client.get("/knowledge/collections/docs").json()
@@ -65,6 +65,7 @@ def test_ask_for_a_pass_and_find_what_it_indexed(serve: Serve, database_url: str
     assert found == client.get("/knowledge/search?q=red+apples&collection=docs&topK=1").json()
     (match,) = found["matches"]
     assert (match["document"], match["text"], match["lines"], match["index"]) == ("a", "apples are red", [1, 1], 0)
+    assert found == client.get("/knowledge/search?q=red+apples&collections=docs&topK=1").json()
     newest = client.get("/knowledge/collections/docs/passes").json()["data"][0]
     assert (newest["outcome"], newest["counts"]["added"], newest["counts"]["calls"]) == ("ok", 2, 1)
 
@@ -84,6 +85,7 @@ def test_odd_input_never_reaches_the_database_as_an_error(serve: Serve, database
         client.get("/knowledge/search?q=%ff%fe"),
         client.get("/knowledge/search?q=x&minScore=1e400"),
         client.get("/knowledge/search?q=%E2%80%8B"),
+        client.get("/knowledge/search?q=x&collections=nope"),
     ]
     assert all(answer.status_code in (200, 400, 404) for answer in answers), [a.text for a in answers]
 

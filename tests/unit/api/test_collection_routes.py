@@ -104,6 +104,58 @@ def test_a_sync_is_accepted(writer: TestClient, knowledge: Any, query: str, forc
     assert knowledge.asked == [("sync", "handbook", force, confirm)]
 
 
+@pytest.mark.parametrize(
+    ("query", "body", "force", "confirm"),
+    [
+        ("", b"{}", False, False),
+        ("", b'{"force": true}', True, False),
+        ("", b'{"confirmDeletes": true, "force": false}', False, True),
+        ("?force=true", b'{"confirmDeletes": true}', True, True),
+        ("?force=true", b"", True, False),
+    ],
+)
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
+def test_the_options_of_a_sync_may_come_in_the_body(
+    writer: TestClient, knowledge: Any, query: str, body: bytes, force: bool, confirm: bool, content_type: str
+) -> None:
+    url = f"/knowledge/collections/handbook/sync{query}"
+    assert writer.post(url, content=body, headers={"Content-Type": content_type}).status_code == 202
+    assert knowledge.asked == [("sync", "handbook", force, confirm)]
+
+
+@pytest.mark.parametrize("body", [b" ", b"[]", b"null", b"true", b"force=true", b'{"force": true', b"\xff"])
+def test_any_other_body_of_a_sync_is_400(writer: TestClient, knowledge: Any, body: bytes) -> None:
+    answer = writer.post("/knowledge/collections/handbook/sync", content=body)
+    assert answer.status_code == 400
+    assert answer.json() == {"error": {"code": "invalid_input", "message": "The body is no JSON object."}}
+    assert knowledge.asked == []
+
+
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("force", {"force": 1}),
+        ("force", {"force": "true"}),
+        ("force", {"force": None}),
+        ("confirmDeletes", {"confirmDeletes": "yes"}),
+        ("confirm_deletes", {"confirm_deletes": True}),
+        ("ref", {"force": True, "ref": "main"}),
+    ],
+)
+def test_a_wrong_or_unknown_field_of_a_sync_is_400_and_named(
+    writer: TestClient, knowledge: Any, field: str, body: dict[str, Any]
+) -> None:
+    answer = writer.post("/knowledge/collections/handbook/sync", json=body)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (400, field)
+    assert knowledge.asked == []
+
+
+def test_the_body_of_a_sync_has_the_limit_of_every_body(writer: TestClient, knowledge: Any) -> None:
+    fits = b"{}".ljust(knowledge.settings.body_limit)
+    assert writer.post("/knowledge/collections/handbook/sync", content=fits).status_code == 202
+    assert writer.post("/knowledge/collections/handbook/sync", content=fits + b" ").status_code == 413
+
+
 def test_a_sync_of_a_collection_that_nothing_indexes_is_404(writer: TestClient, knowledge: Any) -> None:
     knowledge.error = CollectionNotIndexedError("Nothing indexes it.")
     answer = writer.post("/knowledge/collections/handbook/sync")

@@ -115,6 +115,52 @@ def test_another_path_is_404_and_never_a_redirect(writer: TestClient, path: str)
     assert set(answer.json()["error"]) == {"code", "message"}
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "known"),
+    [
+        ("GET", "/knowledge/collections", "there are none here"),
+        ("GET", "/knowledge/collections/handbook", "there are none here"),
+        ("POST", "/knowledge/collections/handbook/sync", "known here: force, confirmDeletes"),
+        ("GET", "/knowledge/collections/handbook/passes", "known here: limit"),
+        ("GET", "/knowledge/collections/handbook/plan", "there are none here"),
+        ("POST", "/knowledge/search", "there are none here"),
+        ("GET", "/knowledge/search", "known here: q, collection, collections, topK, minScore"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [("nope=secret", "nope"), ("top_k=3", "top_k"), ("name=a", "name"), ("x", "x"), ("%ff=1", "\ufffd")],
+)
+def test_an_unknown_parameter_is_400_and_named_as_it_was_sent(
+    writer: TestClient, knowledge: Any, method: str, path: str, known: str, query: str, field: str
+) -> None:
+    answer = writer.request(method, f"{path}?{query}")
+    assert answer.status_code == 400
+    assert answer.json() == {
+        "error": {"code": "invalid_input", "message": f'"{field}": not known; {known}.', "field": field}
+    }
+    assert knowledge.asked == []
+
+
+def test_every_route_below_the_base_refuses_unknown_parameters(writer: TestClient, app: Any) -> None:
+    paths = {path: methods for path, methods in app.openapi()["paths"].items() if path.startswith("/knowledge/")}
+    answers = [
+        writer.request(method, f"{path.replace('{name}', 'handbook')}?nope=1")
+        for path, methods in paths.items()
+        for method in methods
+    ]
+    assert len(answers) >= 7
+    assert {(answer.status_code, answer.json()["error"].get("field")) for answer in answers} == {(400, "nope")}
+
+
+def test_who_may_not_ask_learns_nothing_of_parameters(client: TestClient) -> None:
+    assert client.get("/knowledge/search?nope=1").status_code == 401
+
+
+def test_outside_of_the_base_other_parameters_do_no_harm(client: TestClient) -> None:
+    assert client.get("/healthz?probe=1").status_code == 200
+
+
 def test_head_answers_as_get_does_without_a_body(reader: TestClient) -> None:
     get, head = reader.get("/knowledge/collections"), reader.head("/knowledge/collections")
     assert (head.status_code, head.content) == (200, b"")

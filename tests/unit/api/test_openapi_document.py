@@ -25,7 +25,7 @@ def test_every_route_is_described_with_every_status(document: dict[str, Any]) ->
     assert {name: set(operation["responses"]) for name, operation in operations(document).items()} == {
         "GET /knowledge/collections": {"200"} | always,
         "GET /knowledge/collections/{name}": {"200", "404"} | always,
-        "POST /knowledge/collections/{name}/sync": {"202", "404"} | always,
+        "POST /knowledge/collections/{name}/sync": {"202", "404", "413"} | always,
         "GET /knowledge/collections/{name}/passes": {"200", "404"} | always,
         "GET /knowledge/collections/{name}/plan": {"200", "404", "502"} | always,
         "POST /knowledge/search": {"200", "404", "409", "413"} | always,
@@ -57,7 +57,26 @@ def test_the_search_body_is_described(document: dict[str, Any]) -> None:
     assert body["required"] is True
     assert set(schema["properties"]) == {"query", "collections", "topK", "minScore"}
     assert schema["required"] == ["query"]
+    assert schema["additionalProperties"] is False
     assert schema["properties"]["topK"]["maximum"] == 20
+
+
+def test_the_sync_body_is_described_and_may_be_left_out(document: dict[str, Any]) -> None:
+    operation = operations(document)["POST /knowledge/collections/{name}/sync"]
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    assert operation["requestBody"]["required"] is False
+    assert {name: value["type"] for name, value in schema["properties"].items()} == {
+        "force": "boolean",
+        "confirmDeletes": "boolean",
+    }
+    assert "required" not in schema
+    assert schema["additionalProperties"] is False
+    assert {one["name"] for one in operation["parameters"]} == {"name", "force", "confirmDeletes"}
+
+
+def test_the_parameters_of_a_link_are_described(document: dict[str, Any]) -> None:
+    parameters = operations(document)["GET /knowledge/search"]["parameters"]
+    assert [one["name"] for one in parameters] == ["q", "collection", "collections", "topK", "minScore"]
 
 
 def test_a_field_that_may_be_absent_is_never_null(document: dict[str, Any]) -> None:
