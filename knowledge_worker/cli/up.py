@@ -159,7 +159,7 @@ def _serve(plan: _Plan, directory: DataDirectory, servers: Servers, supervisor: 
     for child in _helpers(plan, env):
         supervisor.begin(child)
     # What is wrong with servers of the operator's own is said here, in one line, instead of by each process.
-    for name in ("migrate", "check") if plan.external else ("migrate",):
+    for name in _preparations(plan, env):
         code = _finish(supervisor, supervisor.begin_once(_command(name, env)))
         if code or supervisor.stop_requested:
             return code
@@ -180,6 +180,20 @@ def _serve(plan: _Plan, directory: DataDirectory, servers: Servers, supervisor: 
         first_pass.end()
     supervisor.stop()
     return code
+
+
+def _preparations(plan: _Plan, env: dict[str, str]) -> tuple[str, ...]:
+    """The commands that have to succeed before anything else starts."""
+    if plan.external:
+        return ("migrate", "check")
+    from knowledge_worker.domain.limits import Limits
+    from knowledge_worker.store.postgres import PostgresStore
+
+    store = PostgresStore(env[SERVER_VARIABLES[0]], limits=Limits(), pool_size=1)
+    try:
+        return ("migrate",) if store.health.problems() else ()  # a second start has no need to wait for it
+    finally:
+        store.close()
 
 
 def _finish(supervisor: Supervisor, running: Running) -> int:
