@@ -5,7 +5,7 @@
 
 For a private repository the address may carry a token (``https://TOKEN@host/team/docs.git``): it reaches git through
 its environment, and no log, error or record shows it. ``git@host:team/docs.git`` uses the key of your SSH agent.
-Call ``POST /knowledge/collections/docs/sync`` from the repository's webhook to read it at once.
+A step of the repository's CI that calls ``POST /knowledge/collections/docs/sync`` has it read at once.
 """
 
 import os
