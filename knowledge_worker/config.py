@@ -10,10 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from knowledge_worker.domain.limits import Limits
+from knowledge_worker.domain.limits import CONCURRENCY_MAX, COUNT_MAX, Limits
 from knowledge_worker.errors import ConfigurationError
 
 PREFIX = "KNOWLEDGE_"
+BODY_LIMIT_MAX = 1_073_741_824
+"""A body is held in memory."""
 
 
 class ProviderSettings(BaseModel):
@@ -23,7 +25,7 @@ class ProviderSettings(BaseModel):
 
     base_url: str = Field(description="Address of its API, such as http://localhost:11434/v1.")
     key_variable: str | None = Field(default=None, description="The environment variable that holds its key.")
-    max_inputs: int = Field(default=2048, ge=1, description="The most texts of one request.")
+    max_inputs: int = Field(default=2048, ge=1, le=COUNT_MAX, description="The most texts of one request.")
     max_request_tokens: int | None = Field(default=None, ge=1, description="The most tokens of one request.")
     max_input_tokens: int | None = Field(
         default=None, ge=1, description="The most tokens of one text; a passage over it fails its document."
@@ -70,12 +72,14 @@ class Settings(BaseSettings, Limits):  # pyright: ignore[reportIncompatibleVaria
         default_factory=dict, description="OpenAI-compatible servers: a JSON object, name to settings."
     )
     release: str | None = Field(default=None, description="Names the deployed version, such as a commit.")
-    body_limit: int = Field(default=1_048_576, ge=1, description="The most bytes of a request body.")
-    concurrency: int = Field(default=8, ge=1, description="Tasks a worker process runs at once.")
+    body_limit: int = Field(default=1_048_576, ge=1, le=BODY_LIMIT_MAX, description="The most bytes of a request body.")
+    concurrency: int = Field(default=8, ge=1, le=CONCURRENCY_MAX, description="Tasks a worker process runs at once.")
     queues: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("control", "sync", "embed"), description="The queues a worker consumes, joined by ','."
     )
-    database_pool: int = Field(default=10, ge=1, description="Database connections a process keeps at most.")
+    database_pool: int = Field(
+        default=10, ge=1, le=CONCURRENCY_MAX, description="Database connections a process keeps at most."
+    )
     log_format: Literal["auto", "console", "json"] = Field(default="auto", description="auto: console on a terminal.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
 
@@ -105,6 +109,23 @@ class Settings(BaseSettings, Limits):  # pyright: ignore[reportIncompatibleVaria
         known = {"control", "sync", "embed"}
         if not value or not set(value) <= known:
             raise ValueError(f"names a queue other than {', '.join(sorted(known))}")
+        return value
+
+    @field_validator("root_path")
+    @classmethod
+    def _usable_prefix(cls, value: str) -> str:
+        usable = value.isascii() and value.isprintable() and " " not in value
+        if value and not (value.startswith("/") and usable):
+            raise ValueError("begins with / and holds printable ASCII without spaces, or is empty")
+        return value
+
+    @field_validator("flower_basic_auth")
+    @classmethod
+    def _user_and_password(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            user, _, password = value.get_secret_value().partition(":")
+            if not user or not password:
+                raise ValueError("is no user:password")
         return value
 
     @cached_property

@@ -194,12 +194,13 @@ def _checked_model(name: object, model: object) -> str | EmbeddingModel:
         if not isinstance(model, EmbeddingModel):
             raise _refuse(name, f"a {type(model).__name__} is no model: {hint}, or pass an EmbeddingModel.")
         text = model.id
-    if not isinstance(text, str) or not _is_model_id(text):
+    if not isinstance(text, str) or not is_model_id(text):
         raise _refuse(name, f"{_quoted(text)} is no model id: {hint}.")
     return model
 
 
-def _is_model_id(text: str) -> bool:
+def is_model_id(text: str) -> bool:
+    """Whether it has the form ``<provider>/<model id>``."""
     provider, slash, rest = text.partition("/")
     return bool(provider and slash and rest) and text.isprintable() and not any(c.isspace() for c in text)
 

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import structlog
 from celery import Celery
 
 from knowledge_worker.config import Settings, load_settings
-from knowledge_worker.declarations import KnowledgeCollection, check_declarations, folder_collection
+from knowledge_worker.declarations import KnowledgeCollection, check_declarations, folder_collection, is_model_id
 from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
 from knowledge_worker.domain.document import FailedDocument
 from knowledge_worker.domain.limits import RESULTS_DEFAULT
@@ -256,18 +257,21 @@ class Knowledge:
             servers: False looks at the declarations alone and connects to nothing.
         """
         problems: list[str] = []
-        variable = self.settings.model
+        variable = self.settings.model or None
         for one in self.declared:
             problems += _problems(one.check)
+        try:
+            models = self._parts.models
+        except KnowledgeError as error:
+            return [*problems, error.message]  # a setting is wrong: said once, not for each collection
+        for one in self.declared:
             if one.model != variable:
-                problems += _problems(
-                    lambda one=one: self._parts.models.resolve(one.model), f'Collection "{one.name}": '
-                )
+                problems += _problems(lambda one=one: models.resolve(one.model), f'Collection "{one.name}": ')
         if variable is not None:
-            unresolved = _problems(self._parts.models.default, "KNOWLEDGE_MODEL does not resolve: ")
+            unresolved = _problems(models.default, "KNOWLEDGE_MODEL does not resolve: ")
             problems += [_without_value(problem, variable) for problem in unresolved]
         elif self._embedding_model is not None:
-            problems += _problems(self._parts.models.default, "embedding_model: ")
+            problems += _problems(models.default, "embedding_model: ")
         if not servers:
             return problems
         if self._overrides.store is None:
@@ -396,6 +400,10 @@ def load_knowledge(settings: Settings) -> Knowledge:
         ConfigurationError: nothing is named, or what is named cannot be loaded; the message says which.
     """
     model = settings.model or DEFAULT_LOCAL_MODEL
+    if not is_model_id(model):
+        raise ConfigurationError(
+            'KNOWLEDGE_MODEL is no "<provider>/<model id>", such as "openai/text-embedding-3-small".'
+        )
     folders = [folder_collection(path, model) for path in settings.docs]
     if settings.app is None:
         default = DEFAULT_LOCAL_MODEL if settings.model is None and settings.dev else None
@@ -407,29 +415,55 @@ def _load_attribute(target: str) -> Knowledge:
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
         raise ConfigurationError(f'"{target}" is no application: write module:attribute, such as app:knowledge.')
+    if module_name.endswith(".py") or "/" in module_name:
+        raise ConfigurationError(
+            f'"{target}" names a file; the module is named instead: write {_module_of(module_name)}:{attribute}.'
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        value: object = importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except KnowledgeError:
         raise
     except ModuleNotFoundError as error:
-        if error.name is not None and module_name.startswith(error.name):
+        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigurationError(
                 f'There is no module "{module_name}" in {here} or among the installed packages.'
             ) from error
         raise ConfigurationError(f'Loading "{module_name}" failed: no module named "{error.name}".') from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module that exits would end the command without a word
         raise ConfigurationError(f'Loading "{module_name}" failed: {type(error).__name__}: {error}') from error
+    value: object = module
     for part in attribute.split("."):
-        value = getattr(value, part, None)
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise ConfigurationError(
+                f'The module "{module_name}" has no attribute "{attribute}".{_knowledge_in(module)}'
+            ) from None
     if not isinstance(value, Knowledge):
         raise ConfigurationError(
             f'"{target}" is a {type(value).__name__}, not a Knowledge: '
             f"write {attribute} = Knowledge(collections=[...])."
         )
     return value
+
+
+def _module_of(path: str) -> str:
+    """The module that a file is, as seen from the working directory where it is below that."""
+    file = Path(path).with_suffix("") if path.endswith(".py") else Path(path)
+    if file.is_absolute() and file.is_relative_to(Path.cwd()):
+        file = file.relative_to(Path.cwd())
+    return file.name if file.is_absolute() or ".." in file.parts else ".".join(file.parts)
+
+
+def _knowledge_in(module: ModuleType) -> str:
+    """What could have been meant, as a further sentence."""
+    names = sorted(name for name, value in vars(module).items() if isinstance(value, Knowledge))
+    if not names:
+        return " It holds no Knowledge: write knowledge = Knowledge(collections=[...])."
+    return f" It has: {', '.join(names)}."
 
 
 def _problems(check: Callable[[], object], prefix: str = "") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from knowledge_worker.cli.output import safe_line
 from knowledge_worker.errors import KnowledgeError
 
 _LONGEST_MESSAGE = 500
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def run(command: click.Command, argv: Sequence[str] | None = None) -> int:
@@ -26,6 +28,11 @@ def run(command: click.Command, argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - it was closed: 2>&-
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as this process
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        click.echo("Error: standard output is closed: send it to /dev/null instead.", err=True)
+        return exit_codes.FAILED
     for stream in (sys.stdout, sys.stderr):
         # Documents hold characters that an old terminal's encoding lacks.
         if hasattr(stream, "reconfigure"):
@@ -47,8 +54,14 @@ def run(command: click.Command, argv: Sequence[str] | None = None) -> int:
     except KnowledgeError as error:
         return _say(error.message, exit_codes.exit_code(error), error)
     except SystemExit as error:
+        cause = error.__context__
+        if isinstance(cause, OSError) and cause.errno == errno.EPIPE:  # click turns it into an exit with code 1
+            return _reader_left()
         return error.code if isinstance(error.code, int) else exit_codes.OK if error.code is None else exit_codes.FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: one line instead of a traceback
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            _drop_output()
+            return _say(f"output cannot be written: {error.strerror}.", exit_codes.FAILED, error)
         first_line = next(iter(str(error).splitlines()), "")
         said = f"unexpected {type(error).__name__}{': ' if first_line else ''}{first_line}"
         hint = "" if _wants_traceback() else " (--log-level debug shows the traceback)"
@@ -66,11 +79,14 @@ def stop_on_sigterm() -> None:
 
 
 def _say(message: str, code: int, error: BaseException) -> int:
-    if _wants_traceback():
-        import traceback
+    try:
+        if _wants_traceback():
+            import traceback
 
-        click.echo("".join(traceback.format_exception(error)), err=True)
-    click.echo(f"Error: {safe_line(message)}", err=True)
+            click.echo("".join(traceback.format_exception(error)), err=True)
+        click.echo(f"Error: {safe_line(message)}", err=True)
+    except OSError:
+        pass  # standard error is full or closed as well; the code still tells
     return code
 
 
@@ -81,7 +97,12 @@ def _wants_traceback() -> bool:
 
 
 def _reader_left() -> int:
-    """The other end of a pipe closed, as ``| head`` does; Python must not complain about it at exit."""
+    """The other end of a pipe closed, as ``| head`` does."""
+    _drop_output()
+    return exit_codes.OK
+
+
+def _drop_output() -> None:
+    """Send what is left to nowhere, so that Python does not complain about it at exit."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
-    return exit_codes.OK

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,12 +18,28 @@ if TYPE_CHECKING:
     from knowledge_worker.domain.collection import Collection
 
 
+LONGEST_WAIT_S = 2_147_483
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds; NaN compares as being in every range."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or a usage error."""
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return seconds
+
+
 @click.command()
 @click.argument("name")
 @click.option("--wait", "waiting", is_flag=True, help="Wait until the pass is done; exit code 1 when it failed.")
 @click.option("--force", is_flag=True, help="Do not wait for the backoff, and try failed documents again.")
 @click.option("--confirm-deletes", is_flag=True, help="Allow the deletions that the declaration's limit holds back.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait at most so long.")
+@click.option("--timeout", type=Seconds(min=0, max=LONGEST_WAIT_S), metavar="SECONDS", help="Wait at most so long.")
 @json_option
 @shared_options
 @click.pass_context

@@ -269,13 +269,16 @@ class Supervisor:
             lines.append(running.partial)
             running.partial = b""
         for line in lines:
-            running.log.write(line)
-            text = line.decode(errors="replace").rstrip("\r")
-            if running.once:
-                running.said.append(text)
-            else:
-                self._write(running.child.name, text)
+            self._pass_on(running, line)
         return bool(part)
+
+    def _pass_on(self, running: Running, line: bytes) -> None:
+        running.log.write(line)
+        text = line.decode(errors="replace").rstrip("\r")
+        if running.once:
+            running.said.append(text)
+        else:
+            self._write(running.child.name, text)
 
     def _finish(self, running: Running) -> None:
         """Read what a dead process left in its pipe, and end what it left running."""
@@ -286,8 +289,12 @@ class Supervisor:
         while running.process.stdout and not running.process.stdout.closed and self._read(running):
             pass
         if running.process.stdout and not running.process.stdout.closed:
+            # Something it left running in a session of its own holds the pipe open, so its end never comes.
             self._selector.unregister(running.process.stdout)
             running.process.stdout.close()
+        if running.partial:
+            self._pass_on(running, running.partial)
+            running.partial = b""
         running.log.close()
 
     def _revive(self) -> tuple[int, str] | None:

@@ -54,6 +54,12 @@ own = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600
 print("pid", os.getpid()); print("pid", own.pid)
 time.sleep(600)
 """
+LEAVES_ONE_BEHIND = """
+import os, subprocess, sys, time
+own = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
+os.write(1, f"pid {own.pid}\\nno end".encode())
+time.sleep(600)
+"""
 
 
 class Supervised:
@@ -122,9 +128,8 @@ def is_alive(pid: int) -> bool:
 
 
 def test_output_is_passed_on_by_name_and_kept(supervise: Callable[..., Supervised], tmp_path: Path) -> None:
-    code = (
-        "print('one'); print('zwei ä'); import sys, time; sys.stdout.write('no end'); sys.stdout.flush(); time.sleep(9)"
-    )
+    # One write: when the second line was seen, the unfinished one has been written too.
+    code = "import os, time; os.write(1, 'one\\nzwei ä\\nno end'.encode()); time.sleep(600)"
     supervised = supervise(child("talker", code))
     supervised.wait_for("talker: zwei ä")
 
@@ -133,6 +138,22 @@ def test_output_is_passed_on_by_name_and_kept(supervise: Callable[..., Supervise
     assert supervised.end() == 0
     assert supervised.said == ["talker: one", "talker: zwei ä", ": stopping; once more to kill", "talker: no end"]
     assert (tmp_path / "logs" / "talker.log").read_text() == "one\nzwei ä\nno end\n"
+
+
+def test_an_unfinished_line_is_kept_when_something_else_holds_the_output_open(
+    supervise: Callable[..., Supervised], tmp_path: Path
+) -> None:
+    supervised = supervise(child("talker", LEAVES_ONE_BEHIND))
+    left_behind = supervised.pid_of("talker")
+    try:
+        supervised.signal(signal.SIGTERM)
+        assert supervised.end() == 0
+        assert is_alive(left_behind)
+    finally:
+        os.kill(left_behind, signal.SIGKILL)
+
+    assert "talker: no end" in supervised.said
+    assert (tmp_path / "logs" / "talker.log").read_text().endswith("\nno end\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

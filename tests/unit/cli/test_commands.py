@@ -88,6 +88,14 @@ def test_sync_waits_for_its_own_request(call: Call, knowledge: FakeKnowledge) ->
     assert "3 documents ready, 12 passages" in ended.out
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "1e300", "soon"])
+def test_sync_waits_for_a_number_of_seconds_only(call: Call, knowledge: FakeKnowledge, seconds: str) -> None:
+    ended = call("sync", "handbook", "--wait", "--timeout", seconds)
+    assert ended.code == 2
+    assert "--timeout" in ended.err
+    assert knowledge.asked == []
+
+
 def test_sync_that_waited_for_a_failed_pass_fails(call: Call, knowledge: FakeKnowledge) -> None:
     knowledge.stored = [collection(error="The provider answered 503.")]
     ended = call("sync", "handbook", "--wait")

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from knowledge_worker.cli.network import is_loopback, listening_socket
+from knowledge_worker.config import load_settings
+from knowledge_worker.domain.limits import Limits
 from knowledge_worker.errors import ConfigurationError
 
 from .conftest import FakeKnowledge
@@ -87,6 +89,16 @@ def test_a_running_up_is_found_and_a_set_address_wins(
         ("KNOWLEDGE_TOKENS", "nope", "KNOWLEDGE_TOKENS: is no JSON"),
         ("KNOWLEDGE_LEASE_MS", "soon", "KNOWLEDGE_LEASE_MS"),
         ("KNOWLEDGE_QUEUES", "sync,mail", "KNOWLEDGE_QUEUES: names a queue other than"),
+        ("KNOWLEDGE_LEASE_MS", "99999999999999999999", "KNOWLEDGE_LEASE_MS: Input should be less than"),
+        ("KNOWLEDGE_PASSES_KEPT", "1000001", "KNOWLEDGE_PASSES_KEPT: Input should be less than"),
+        ("KNOWLEDGE_CONCURRENCY", "1001", "KNOWLEDGE_CONCURRENCY: Input should be less than"),
+        ("KNOWLEDGE_DATABASE_POOL", "1001", "KNOWLEDGE_DATABASE_POOL: Input should be less than"),
+        ("KNOWLEDGE_BODY_LIMIT", "1073741825", "KNOWLEDGE_BODY_LIMIT: Input should be less than"),
+        ("KNOWLEDGE_FLOWER_BASIC_AUTH", "hidden", "KNOWLEDGE_FLOWER_BASIC_AUTH: is no user:password"),
+        ("KNOWLEDGE_FLOWER_BASIC_AUTH", "hidden:", "KNOWLEDGE_FLOWER_BASIC_AUTH: is no user:password"),
+        ("KNOWLEDGE_ROOT_PATH", "hidden", "KNOWLEDGE_ROOT_PATH: begins with /"),
+        ("KNOWLEDGE_ROOT_PATH", "/hidden value", "KNOWLEDGE_ROOT_PATH: begins with /"),
+        ("KNOWLEDGE_ROOT_PATH", "/hidden\n", "KNOWLEDGE_ROOT_PATH: begins with /"),
     ],
 )
 def test_a_wrong_variable_is_named_without_its_value(
@@ -97,6 +109,20 @@ def test_a_wrong_variable_is_named_without_its_value(
     assert ended.code == 2
     assert ended.err.startswith(f"Error: {message}")
     assert len(ended.err.splitlines()) == 1
+    assert "hidden" not in ended.err
+
+
+def test_every_duration_and_count_has_an_upper_bound() -> None:
+    for name, field in Limits.model_fields.items():
+        with pytest.raises(ConfigurationError, match=f"KNOWLEDGE_{name.upper()}: .*less than"):
+            load_settings(**{name: 2**63})
+        load_settings(**{name: field.default})
+
+
+def test_values_that_are_fine_stay_fine() -> None:
+    settings = load_settings(root_path="/agents/v1", flower_basic_auth="me:a:b", lease_ms=2_147_483_647)
+    assert settings.root_path == "/agents/v1"
+    assert load_settings(root_path="").root_path == ""
 
 
 def test_development_is_refused_where_others_can_reach_it(
