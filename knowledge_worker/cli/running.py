@@ -33,6 +33,7 @@ def run(command: click.Command, argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
         click.echo("Error: standard output is closed: send it to /dev/null instead.", err=True)
         return exit_codes.FAILED
+    printed_to = sys.stdout
     for stream in (sys.stdout, sys.stderr):
         # Documents hold characters that an old terminal's encoding lacks.
         if hasattr(stream, "reconfigure"):
@@ -54,8 +55,7 @@ def run(command: click.Command, argv: Sequence[str] | None = None) -> int:
     except KnowledgeError as error:
         return _say(error.message, exit_codes.exit_code(error), error)
     except SystemExit as error:
-        cause = error.__context__
-        if isinstance(cause, OSError) and cause.errno == errno.EPIPE:  # click turns it into an exit with code 1
+        if sys.stdout is not printed_to:  # click replaces it when a pipe's reader left, and exits with code 1
             return _reader_left()
         return error.code if isinstance(error.code, int) else exit_codes.OK if error.code is None else exit_codes.FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: one line instead of a traceback
