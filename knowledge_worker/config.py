@@ -114,9 +114,8 @@ class Settings(BaseSettings, Limits):  # pyright: ignore[reportIncompatibleVaria
     @field_validator("root_path")
     @classmethod
     def _usable_prefix(cls, value: str) -> str:
-        usable = value.isascii() and value.isprintable() and " " not in value
-        if value and not (value.startswith("/") and usable):
-            raise ValueError("begins with / and holds printable ASCII without spaces, or is empty")
+        if not (value.isascii() and value.isprintable() and " " not in value):
+            raise ValueError("holds something other than printable ASCII without spaces")
         return value
 
     @field_validator("flower_basic_auth")
