@@ -135,7 +135,10 @@ def build(
 def broker_problems(celery: Celery) -> list[str]:
     """Queues that no worker consumes, or that Redis does not answer; one line each."""
     try:
-        found = consumers(celery)
+        # All of a time-out passes, so a short one first; who does not answer within it is asked again in peace.
+        found = consumers(celery, timeout=0.3)
+        if not all(found.values()):
+            found = consumers(celery, timeout=1.0)
     except KnowledgeError as error:
         return [f"redis: {error.message}"]
     return [
