@@ -9,7 +9,8 @@ RUN python -m venv --without-pip /opt/knowledge
 COPY constraints.txt pyproject.toml hatch_build.py README.md LICENSE beat_schedule.py ./
 COPY api ./api
 COPY knowledge_worker ./knowledge_worker
-RUN --mount=type=cache,target=/root/.cache/pip \
+ENV PIP_CACHE_DIR=/var/cache/pip
+RUN --mount=type=cache,target=/var/cache/pip \
     pip install --quiet --root-user-action ignore --constraint constraints.txt pip \
  && pip --python /opt/knowledge/bin/python install --quiet --constraint constraints.txt \
       --build-constraint constraints.txt '.[local]'

@@ -208,7 +208,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _app_from_environment() -> Celery:
-    from knowledge_worker.knowledge import load_knowledge
+    from knowledge_worker.loading import load_knowledge
 
     settings = load_settings()
     configure_logging(log_format=settings.log_format, level=settings.log_level)

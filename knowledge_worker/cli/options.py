@@ -146,7 +146,7 @@ def set_up_logging(settings: Settings, *, server: bool) -> None:
 def opened(settings: Settings, *, server: bool = False) -> Generator[Knowledge]:
     """The Knowledge that the settings describe, closed at the end."""
     set_up_logging(settings, server=server)
-    from knowledge_worker.knowledge import load_knowledge
+    from knowledge_worker.loading import load_knowledge
 
     knowledge = load_knowledge(settings)
     try:

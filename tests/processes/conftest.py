@@ -20,7 +20,7 @@ import redis
 from knowledge_worker import Knowledge
 from knowledge_worker.config import Settings
 from knowledge_worker.domain.collection import Collection
-from knowledge_worker.knowledge import load_knowledge
+from knowledge_worker.loading import load_knowledge
 from knowledge_worker.testing.provider import ScriptedProvider
 
 APP = """

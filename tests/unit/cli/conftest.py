@@ -172,9 +172,9 @@ def knowledge(monkeypatch: pytest.MonkeyPatch) -> FakeKnowledge:
         fake.settings = settings
         return fake
 
-    module = types.ModuleType("knowledge_worker.knowledge")
+    module = types.ModuleType("knowledge_worker.loading")
     module.load_knowledge = load  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "knowledge_worker.knowledge", module)
+    monkeypatch.setitem(sys.modules, "knowledge_worker.loading", module)
     return fake
 
 
