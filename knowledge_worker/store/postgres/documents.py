@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -10,32 +9,16 @@ from knowledge_worker.domain.collection import Generation
 from knowledge_worker.domain.document import CheckedDocument, FailedDocument
 from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassCounts
-from knowledge_worker.store.postgres.database import NOW, Database, Session, Transaction
+from knowledge_worker.store.postgres.database import NOW, Database, Session
+from knowledge_worker.store.postgres.incoming import (
+    Incoming,
+    insert_documents,
+    relabel_documents,
+    replace_documents,
+)
 from knowledge_worker.store.postgres.leases import check_guard
 from knowledge_worker.store.postgres.placement import forget_deleted, places_of
 from knowledge_worker.store.protocol import ClaimedDocument, DocumentStore, Guard, Reading, StoredDocument
-
-_FIELDS = (
-    "document_id",
-    "title",
-    "source",
-    "metadata",
-    "content",
-    "chars",
-    "hash",
-    "details_hash",
-    "metadata_hash",
-    "owner",
-    "warnings",
-)
-
-_INCOMING = """
-    unnest(cast(:document_id as text[]), cast(:title as text[]), cast(:source as text[]), cast(:metadata as jsonb[]),
-      cast(:content as text[]), cast(:chars as int[]), cast(:hash as text[]), cast(:details_hash as text[]),
-      cast(:metadata_hash as text[]), cast(:owner as text[]), cast(:warnings as jsonb[]))
-    as n (document_id, title, source, metadata, content, chars, hash, details_hash, metadata_hash, owner, warnings)
-"""
-_WARNINGS = "array(select jsonb_array_elements_text(n.warnings))"
 
 
 class PostgresDocuments(DocumentStore):
@@ -192,9 +175,9 @@ class PostgresReading(Reading):
                 )
             }
             seen: list[int] = []
-            new: list[tuple[str, CheckedDocument]] = []
-            changed: list[tuple[str, CheckedDocument]] = []
-            relabelled: list[tuple[str, CheckedDocument]] = []
+            new: list[Incoming] = []
+            changed: list[Incoming] = []
+            relabelled: list[Incoming] = []
             for identifier, (owner, document) in incoming.items():
                 row = stored.get(identifier)
                 if row is None:
@@ -211,9 +194,9 @@ class PostgresReading(Reading):
                     counts.unchanged += 1
             if new or changed or relabelled:
                 check_guard(tx, self._guard)
-                seen += self._insert(tx, new)
-                self._update(tx, changed)
-                self._relabel(tx, relabelled)
+                seen += insert_documents(tx, self._guard.key, new).values()
+                replace_documents(tx, self._guard.key, changed)
+                relabel_documents(tx, self._guard.key, relabelled)
             if seen:
                 tx.run("insert into seen select unnest(cast(:ids as bigint[])) on conflict do nothing", ids=seen)
         counts.added += len(new)
@@ -249,64 +232,3 @@ class PostgresReading(Reading):
                 key=self._guard.key,
                 last=self._last_id,
             )
-
-    def _insert(self, tx: Transaction, documents: list[tuple[str, CheckedDocument]]) -> list[int]:
-        if not documents:
-            return []
-        rows = tx.rows(
-            f"""
-            insert into documents (collection_id, {", ".join(_FIELDS)}, created_at, updated_at)
-            select :key, {", ".join(f"n.{name}" for name in _FIELDS[:-1])}, {_WARNINGS}, {NOW}, {NOW}
-            from {_INCOMING}
-            on conflict (collection_id, document_id) do nothing returning id
-            """,
-            key=self._guard.key,
-            **_columns(documents),
-        )
-        return [row["id"] for row in rows]
-
-    def _update(self, tx: Transaction, documents: list[tuple[str, CheckedDocument]]) -> None:
-        if not documents:
-            return
-        tx.run(
-            f"""
-            update documents d set title = n.title, source = n.source, metadata = n.metadata, content = n.content,
-              chars = n.chars, hash = n.hash, details_hash = n.details_hash, metadata_hash = n.metadata_hash,
-              owner = n.owner, warnings = {_WARNINGS}, version = d.version + 1, settled_0 = 0, settled_1 = 0,
-              status = 'pending', error = null, claim_token = null, claim_until = null, deaths = 0,
-              updated_at = {NOW}
-            from {_INCOMING} where d.collection_id = :key and d.document_id = n.document_id
-            """,
-            key=self._guard.key,
-            **_columns(documents),
-        )
-
-    def _relabel(self, tx: Transaction, documents: list[tuple[str, CheckedDocument]]) -> None:
-        if not documents:
-            return
-        tx.run(
-            f"""
-            update documents d set metadata = n.metadata, metadata_hash = n.metadata_hash, owner = n.owner,
-              warnings = {_WARNINGS}, updated_at = {NOW}
-            from {_INCOMING} where d.collection_id = :key and d.document_id = n.document_id
-            """,
-            key=self._guard.key,
-            **_columns(documents),
-        )
-
-
-def _columns(documents: Sequence[tuple[str, CheckedDocument]]) -> dict[str, list[object]]:
-    columns: dict[str, list[object]] = {name: [] for name in _FIELDS}
-    for owner, document in documents:
-        columns["document_id"].append(document.id)
-        columns["title"].append(document.title)
-        columns["source"].append(document.source)
-        columns["metadata"].append(json.dumps(document.metadata))
-        columns["content"].append(document.content)
-        columns["chars"].append(len(document.content))
-        columns["hash"].append(document.hash)
-        columns["details_hash"].append(document.details_hash)
-        columns["metadata_hash"].append(document.metadata_hash)
-        columns["owner"].append(owner)
-        columns["warnings"].append(json.dumps(document.warnings))
-    return columns
