@@ -19,6 +19,7 @@
     │  ├─ CollectionDeclaredError
     │  ├─ CollectionNotManagedError
     │  └─ NoDefaultModelError
+    ├─ PreconditionFailedError       the document is not the one the caller meant (If-Match)                412
     ├─ NotSearchableError            a tool error the model can read                                      409
     │  ├─ CollectionNotReadyError
     │  ├─ CollectionNotAllowedError  outside the list of this agent, or orphaned
@@ -162,6 +163,12 @@ class NoDefaultModelError(ConflictError):
     """Managed collections need a default model and none is set."""
 
     code = "no_default_model"
+
+
+class PreconditionFailedError(KnowledgeError):
+    """The document is not, or is not any more, what the caller made a condition of the write; read it again."""
+
+    code = "precondition_failed"
 
 
 class NotSearchableError(KnowledgeError):

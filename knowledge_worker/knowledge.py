@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -14,8 +14,8 @@ from celery import Celery
 from knowledge_worker.config import Settings, load_settings
 from knowledge_worker.declarations import KnowledgeCollection, check_declarations
 from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
-from knowledge_worker.domain.document import FailedDocument
-from knowledge_worker.domain.limits import RESULTS_DEFAULT
+from knowledge_worker.domain.document import Document, DocumentInput, DocumentPage, FailedDocument, PutResult
+from knowledge_worker.domain.limits import LIST_DEFAULT, RESULTS_DEFAULT
 from knowledge_worker.domain.match import SearchResult
 from knowledge_worker.domain.names import collection_name
 from knowledge_worker.domain.passes import PassRecord, PassTrigger
@@ -103,7 +103,8 @@ class Knowledge:
 
     def collections(self) -> list[Collection]:
         """Every collection by name: stored ones, and declared ones that no worker has taken up yet."""
-        stored = {one.name: one for one in self._parts.store.collections.list_all()}
+        parts = self._parts
+        stored = {one.name: parts.managed.seen_here(one) for one in parts.store.collections.list_all()}
         missing = {one.name: _not_stored(one) for one in self.declared if one.name not in stored}
         return [one for _, one in sorted({**stored, **missing}.items())]
 
@@ -113,9 +114,10 @@ class Knowledge:
         Raises:
             CollectionNotFoundError: neither stored nor declared.
         """
-        found = self._parts.store.collections.find(collection_name(name))
+        parts = self._parts
+        found = parts.store.collections.find(collection_name(name))
         if found is not None:
-            return found
+            return parts.managed.seen_here(found)
         for one in self.declared:
             if one.name == name:
                 return _not_stored(one)
@@ -123,6 +125,9 @@ class Knowledge:
 
     def sync(self, name: str, *, force: bool = False, confirm_deletes: bool = False) -> int:
         """Ask for a pass; the request is stored before this returns and survives the loss of any process.
+
+        A managed collection has no sources: what is pending is embedded, and when the default model is another one
+        by now, everything is embedded again with that.
 
         Args:
             force: do not wait for the backoff, and try failed documents again.
@@ -141,7 +146,11 @@ class Knowledge:
             if one.name == name:
                 parts.store.collections.ensure_declared(one)
         request = parts.store.leases.request(
-            name, trigger=PassTrigger.REQUEST, force=force, confirm_deletes=confirm_deletes
+            name,
+            trigger=PassTrigger.REQUEST,
+            force=force,
+            confirm_deletes=confirm_deletes,
+            managed_model=parts.models.default_id,
         )
         parts.queue.nudge_sync(name)
         return request
@@ -193,6 +202,117 @@ class Knowledge:
         self.collection(name)
         return self._parts.store.documents.list_failed(name, limit=limit)
 
+    def create_collection(self, name: str, *, title: str | None = None, description: str | None = None) -> Collection:
+        """Create a managed collection: empty, untrusted, embedded with the default model.
+
+        Args:
+            title: at most 1000 characters.
+            description: at most 2000 characters.
+
+        Raises:
+            InvalidInputError: no name for a collection.
+            CollectionDeclaredError: the code declares this name.
+            CollectionExistsError: a stored collection, orphaned ones included, has this name.
+            NoDefaultModelError: neither KNOWLEDGE_MODEL nor ``embedding_model`` is set, or it cannot be used here.
+        """
+        self._parts.managed.create(name, title=title, description=description)
+        return self.collection(name)
+
+    def delete_collection(self, name: str) -> None:
+        """Delete a managed or an orphaned collection with everything in it; work in flight writes nothing more.
+
+        Raises:
+            CollectionNotFoundError: no such collection.
+            CollectionDeclaredError: code declares it.
+        """
+        self._parts.managed.delete(name)
+
+    def put_document(
+        self,
+        collection: str,
+        id: str,  # noqa: A002 - what it is called everywhere else
+        content: str,
+        *,
+        title: str | None = None,
+        source: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        precondition: Callable[[Document | None], None] | None = None,
+    ) -> PutResult:
+        """Put a document into a managed collection: new, or in place of the one with this id.
+
+        Content, title or source that differ from what is stored are embedded in the background; until then the
+        passages of the previous content are found. A document that failed is tried again.
+
+        Args:
+            id: 1 to 255 characters.
+            content: 1 to 1 048 576 characters.
+            title, source: at most 1000 characters; cut there, with a warning.
+            precondition: called with the stored document, without its content, or None, while nobody else can
+                change it; raises to refuse the write.
+
+        Raises:
+            InvalidInputError: a value breaks a rule; ``field`` names it.
+            CollectionNotFoundError: no such collection.
+            CollectionNotManagedError: its documents come from sources.
+        """
+        document = DocumentInput(id=id, content=content, title=title, source=source, metadata=metadata)
+        return self._parts.documents.put(collection, document, precondition=precondition)
+
+    def put_documents(
+        self, collection: str, documents: Iterable[DocumentInput | Mapping[str, object]]
+    ) -> Iterator[PutResult | KnowledgeError]:
+        """Put many documents; memory does not grow with their number.
+
+        Returns:
+            What became of each, in the same order: a result, or why it was refused. Nothing is stored of a document
+            before its result is taken.
+
+        Raises:
+            CollectionNotFoundError: no such collection.
+            CollectionNotManagedError: its documents come from sources.
+        """
+        return self._parts.documents.put_all(collection, documents)
+
+    def get_document(self, collection: str, id: str) -> Document:  # noqa: A002
+        """One document with its content.
+
+        Raises:
+            InvalidInputError: no id that a document can have.
+            CollectionNotFoundError, DocumentNotFoundError: it is not there.
+        """
+        return self._parts.documents.get(collection, id)
+
+    def list_documents(
+        self, collection: str, *, status: str | None = None, limit: int = LIST_DEFAULT, offset: int = 0
+    ) -> DocumentPage:
+        """Some documents by id, without their content, and how many there are.
+
+        Args:
+            status: ``pending``, ``ready`` or ``failed``; None lists all.
+            limit: at least 1; above 100 it is 100.
+
+        Raises:
+            InvalidInputError: a value breaks a rule.
+            CollectionNotFoundError: no such collection.
+        """
+        return self._parts.documents.page(collection, status=status, limit=limit, offset=offset)
+
+    def delete_document(
+        self,
+        collection: str,
+        id: str,  # noqa: A002
+        *,
+        precondition: Callable[[Document | None], None] | None = None,
+    ) -> None:
+        """Delete a document of a managed collection; it is gone from the next search and stays deleted.
+
+        Raises:
+            InvalidInputError: no id that a document can have.
+            CollectionNotFoundError, DocumentNotFoundError: it is not there.
+            CollectionNotManagedError: its documents come from sources.
+        """
+        self._parts.documents.delete(collection, id, precondition=precondition)
+
     def search(
         self,
         query: str,
@@ -230,7 +350,7 @@ class Knowledge:
         if declared is None and collection.kind is CollectionKind.DECLARED:
             raise CollectionNotIndexedError(f'Knowledge collection "{name}" is not declared here: name its --app.')
         parts = self._parts
-        model = parts.models.wanted(collection)
+        model = (parts.models.default() if collection.outdated else None) or parts.models.wanted(collection)
         provider = self.settings.providers.get(model.id.partition("/")[0])
         return plan_step(
             store=parts.store,

@@ -20,6 +20,8 @@ from knowledge_worker.locks.redis import RedisLocks
 from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, WorkQueue
 from knowledge_worker.queue.celery import CeleryQueue, consumers, create_celery
 from knowledge_worker.redis_server import connect
+from knowledge_worker.service.collections import ManagedCollections
+from knowledge_worker.service.documents import Documents
 from knowledge_worker.service.models import ModelBook
 from knowledge_worker.service.passes import PassRunner
 from knowledge_worker.service.searching import Searching
@@ -56,6 +58,8 @@ class Parts:
     models: ModelBook
     runner: PassRunner
     searching: Searching
+    managed: ManagedCollections
+    documents: Documents
     celery: Celery | None
     close: Callable[[], None]
 
@@ -127,6 +131,8 @@ def build(
             stop=stop,
         ),
         searching=Searching(store=store, models=models, declared=declared, limits=limits),
+        managed=ManagedCollections(store=store, queue=queue, models=models, declared=declared.keys()),
+        documents=Documents(store=store, queue=queue),
         celery=celery,
         close=lambda: _close_all(closing),
     )

@@ -90,6 +90,7 @@ class Collection(BaseModel):
         synced_at: end of the last successful pass.
         requested: sync requests ever made; ``done`` of them are answered.
         running: the worker that holds the collection now.
+        outdated: of a managed collection that is served by another model than the default one; ``sync`` mends it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -120,12 +121,13 @@ class Collection(BaseModel):
     building: Generation | None
     documents: DocumentCounts = Field(default_factory=DocumentCounts)
     chunks: int = 0
+    outdated: bool = False
 
     @property
     def status(self) -> CollectionStatus:
-        """``pending`` until something is served, ``stale`` while another generation is written."""
+        """``pending`` until something is served, ``stale`` while another generation is written or asked for."""
         if self.stored_status is CollectionStatus.ORPHANED:
             return CollectionStatus.ORPHANED
         if self.serving is None:
             return CollectionStatus.PENDING
-        return CollectionStatus.STALE if self.building is not None else CollectionStatus.READY
+        return CollectionStatus.STALE if self.building is not None or self.outdated else CollectionStatus.READY

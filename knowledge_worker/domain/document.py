@@ -67,7 +67,16 @@ class CheckedDocument:
 
 
 class Document(BaseModel):
-    """A stored document."""
+    """A stored document.
+
+    Attributes:
+        error: why it could not be embedded.
+        warnings: what was replaced to make it storable.
+        hash: :func:`content_hash` of the content.
+        content: None where it was not asked for.
+        version: of content, title, source and metadata; equal when all four are.
+        updated_at: of the last change of any of these or of the status.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,7 +90,49 @@ class Document(BaseModel):
     warnings: tuple[str, ...]
     hash: str
     content: str | None
+    version: str
     updated_at: datetime
+
+
+class DocumentPage(BaseModel):
+    """Some documents of a collection, by id and without content.
+
+    Attributes:
+        total: documents that match the filter, on all pages.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    documents: tuple[Document, ...]
+    total: int
+    limit: int
+    offset: int
+
+
+class PutResult(BaseModel):
+    """What became of a document that was put.
+
+    Attributes:
+        status: after the put.
+        accepted: it waits to be embedded because of this put; False when nothing has to be embedded for it.
+        created: no document had this id.
+        version: as in :class:`Document`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    status: DocumentStatus
+    accepted: bool
+    created: bool
+    version: str
+    warnings: tuple[str, ...] = ()
+    updated_at: datetime
+
+
+def document_version(text_hash: str, details_hash: str, metadata_hash: str) -> str:
+    """What tells whether content, title, source and metadata are the same: 16 hexadecimal digits."""
+    return content_hash(f"{text_hash} {details_hash} {metadata_hash}")[:16]
 
 
 class FailedDocument(BaseModel):

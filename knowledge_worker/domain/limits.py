@@ -12,6 +12,8 @@ CONTENT_MAX_CHARS: Final = 1_048_576
 NAME_MAX_CHARS: Final = 64
 TITLE_MAX_CHARS: Final = 1000
 """Of a title or a source; every match carries both. A longer one is cut, with a warning on the document."""
+DESCRIPTION_MAX_CHARS: Final = 2000
+"""Of a managed collection."""
 CHUNK_MAX_CHARS: Final = 2000
 CHUNK_OVERLAP_CHARS: Final = 200
 RESYNC_MIN_MS: Final = 60_000

@@ -65,6 +65,11 @@ class ModelBook:
         """The default model of managed collections, None when none is set."""
         return None if self._default is None else self.resolve(self._default)
 
+    @property
+    def default_id(self) -> str | None:
+        """What the default model is called; it may turn out not to resolve."""
+        return self._default if isinstance(self._default, str) or self._default is None else self._default.id
+
     def _is_replaced(self, generation: Generation, collection: Collection) -> bool:
         if collection.building is not None:
             return True

@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import structlog
@@ -20,6 +21,7 @@ from knowledge_worker.errors import (
     IncompleteReadError,
     KnowledgeError,
     LeaseLostError,
+    NotSearchableError,
     PassCancelledError,
     ServiceUnavailableError,
 )
@@ -37,6 +39,8 @@ T = TypeVar("T")
 LOCK_PREFIX: Final = "knowledge:"
 HELPERS_AGAIN_S: Final = 5.0
 """Helpers are announced again so often while there is work for them: announcements may be lost."""
+SERVED_AGAIN_S: Final = 1.0
+"""While a managed collection is re-embedded, new content is also embedded for the searches of now, so often."""
 POLL_S: Final = 0.2
 """How often the holder looks whether the last documents of others are settled."""
 
@@ -97,8 +101,10 @@ class PassRunner:
             outcome = self._run_with_lease(lease, lock)
         finally:
             self._locks.release(lock, holder)
-        # After the release, not before: a request that came in between would be left lying.
-        if self._store.leases.is_due(collection.key):
+        # After the release, not before: a request that came in between would be left lying. And by name: the
+        # collection may have been deleted and made anew, whose first pass found the lock taken.
+        now = self._store.collections.find(name, counts=False)
+        if now is not None and self._store.leases.is_due(now.key):
             self._queue.nudge_sync(name)
         return outcome
 
@@ -153,8 +159,7 @@ class PassRunner:
                 try:
                     outcome = self._steps(lease, keeper)
                 except LeaseLostError:
-                    log.warning("lease_lost")
-                    return "lease lost"
+                    return self._lost(lease)
                 except PassCancelledError:
                     self._record(lambda: self._store.leases.give_up(lease, claim_token=token, reason="worker stopped"))
                     log.info("pass_cancelled")
@@ -179,11 +184,11 @@ class PassRunner:
         if lease.forced:
             self._store.documents.retry_failed(lease.guard)
         read = self._read(lease, keeper)
+        served = None
         if collection.kind is CollectionKind.MANAGED and collection.serving not in (None, generation):
-            assert collection.serving is not None
-            self._embed(lease, keeper, collection.serving, self._models.serving(collection.serving, collection))
+            served = self._served_meanwhile(lease, keeper, collection)
         while True:
-            self._embed(lease, keeper, generation, model)
+            self._embed(lease, keeper, generation, model, meanwhile=served)
             switch = generation.id if collection.serving is None or generation.id != collection.serving.id else None
             if read.reasons and switch is not None and collection.serving is not None:
                 raise IncompleteReadError(read.reasons)
@@ -216,28 +221,83 @@ class PassRunner:
             keeper.check()
             raise
 
-    def _embed(self, lease: Lease, keeper: Keeper, generation: Generation, model: EmbeddingModel) -> None:
-        announced = _Announcement(self._store, self._queue, lease, self._limits)
+    def _served_meanwhile(self, lease: Lease, keeper: Keeper, collection: Collection) -> Callable[[], None]:
+        """Embeds what is put into a managed collection with the model that serves it, while another is prepared.
 
-        def answered() -> None:
-            announced.maybe(self._store.documents.unsettled(lease.guard.key, generation))
+        That model may be gone, which may be why it is replaced: then new content is found after the switch only.
+        """
+        assert collection.serving is not None
+        generation = collection.serving
+        token = _served_token(lease)
+        step = self._step(lease, keeper, token=token)
+        usable: list[EmbeddingModel] = []
+        try:
+            usable.append(self._models.serving(generation, collection))
+        except NotSearchableError as error:
+            log.warning("served_model_gone", model=generation.model, error=error.message)
 
-        step = EmbedStep(
+        def embed() -> None:
+            if not usable:
+                return
+            try:
+                step.run(generation, usable[0])
+            except EmbeddingUnavailableError as error:
+                usable.clear()
+                log.warning("served_model_fails", model=generation.model, error=error.message)
+            finally:
+                self._store.leases.release_claims(lease.guard.key, claim_token=token)
+                self._store.passes.add(lease.pass_id, Work(counts=step.work))
+                step.work = PassCounts()
+
+        return embed
+
+    def _step(
+        self, lease: Lease, keeper: Keeper, *, token: str, on_answer: Callable[[], None] = lambda: None
+    ) -> EmbedStep:
+        return EmbedStep(
             documents=self._store.documents,
             generations=self._store.generations,
             guard=lease.guard,
             pass_id=lease.pass_id,
-            token=lease.guard.holder,
+            token=token,
             limits=self._limits,
             check=keeper.check,
             progress=keeper.progress,
-            on_answer=announced.throttled(answered),
+            on_answer=on_answer,
         )
+
+    def _embed(
+        self,
+        lease: Lease,
+        keeper: Keeper,
+        generation: Generation,
+        model: EmbeddingModel,
+        *,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
+        announced = _Announcement(self._store, self._queue, lease, self._limits)
+
+        def announce() -> None:
+            announced.maybe(self._store.documents.unsettled(lease.guard.key, generation))
+
+        announce_now_and_then = announced.throttled(announce)
+        served_again_at = time.monotonic() + SERVED_AGAIN_S
+
+        def answered() -> None:
+            nonlocal served_again_at
+            announce_now_and_then()
+            if meanwhile is not None and time.monotonic() >= served_again_at:
+                meanwhile()
+                served_again_at = time.monotonic() + SERVED_AGAIN_S
+
+        step = self._step(lease, keeper, token=lease.guard.holder, on_answer=answered)
         try:
             before = -1
             while True:
                 keeper.check()
                 self._raise_helper_failure(lease.guard)
+                if meanwhile is not None:
+                    meanwhile()
                 step.run(generation, model)
                 left = self._store.documents.unsettled(lease.guard.key, generation)
                 if left == 0:
@@ -263,23 +323,31 @@ class PassRunner:
 
     def _fail(self, lease: Lease, error: BaseException, token: str) -> str:
         failure = failure_of(error)
+        if lease.kind is CollectionKind.MANAGED:
+            failure = replace(failure, permanent=False)  # nobody declares it anew; the setting may be mended
         expected = isinstance(error, KnowledgeError)
         log.error("knowledge error", error=failure.message, permanent=failure.permanent, exc_info=not expected)
         try:
             self._record(lambda: self._store.leases.fail(lease, failure, claim_token=token))
         except LeaseLostError:
-            return "lease lost"
+            return self._lost(lease)
         return f"failed: {failure.message}"
+
+    def _lost(self, lease: Lease) -> str:
+        now = self._store.collections.find(lease.name, counts=False)
+        if now is None or now.key != lease.guard.key:
+            log.info("collection_deleted")
+            return "gone"
+        log.warning("lease_lost")
+        return "lease lost"
 
     def _generations(self, collection: Collection) -> list[tuple[Generation, EmbeddingModel]]:
         """What a helper may write to: the same as the holder."""
-        serving, building = collection.serving, collection.building
-        targets: list[tuple[Generation, EmbeddingModel]] = []
-        if serving is not None and (building is None or collection.kind is CollectionKind.MANAGED):
-            targets.append((serving, self._models.serving(serving, collection)))
-        if building is not None:
-            targets.append((building, self._models.wanted(collection)))
-        return targets
+        if collection.building is not None:
+            return [(collection.building, self._models.wanted(collection))]
+        if collection.serving is not None:
+            return [(collection.serving, self._models.serving(collection.serving, collection))]
+        return []
 
     def _record(self, write: Callable[[], T]) -> T:
         return _patiently(write, give_up_after_s=self._limits.lease_ms / 2000, stop=self._stop)
@@ -288,6 +356,8 @@ class PassRunner:
         state = self._locks.renew(lock, lease.guard.holder, lifetime_ms=self._limits.lease_ms)
         if state is LockState.TAKEN:
             log.warning("lock_taken_by_another")  # PostgreSQL decides
+        if lease.kind is CollectionKind.MANAGED:
+            self._store.leases.renew_claims(lease.guard.key, claim_token=_served_token(lease))
         return self._store.leases.renew(lease.guard, claim_token=lease.guard.holder)
 
     def _renew_claims(self, key: int, token: str) -> bool:
@@ -333,6 +403,11 @@ class _Announcement:
             self._store.leases.open_helpers(self._lease.guard)
             self._open = True
         self._queue.nudge_embed(self._lease.name, helpers=helpers)
+
+
+def _served_token(lease: Lease) -> str:
+    """The claims of :meth:`PassRunner._served_meanwhile` are given back by themselves."""
+    return f"{lease.guard.holder}:served"
 
 
 def failure_of(error: BaseException) -> Failure:

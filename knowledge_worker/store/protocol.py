@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from knowledge_worker.domain.chunk import Chunk
-from knowledge_worker.domain.collection import Collection, Generation
+from knowledge_worker.domain.collection import Collection, CollectionKind, Generation
 from knowledge_worker.domain.document import CheckedDocument, FailedDocument
 from knowledge_worker.domain.match import Match
 from knowledge_worker.domain.passes import PassCounts, PassRecord, PassTrigger
 from knowledge_worker.ports import Vectors
+from knowledge_worker.store.managed import ManagedStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class Lease:
 
     guard: Guard
     name: str
+    kind: CollectionKind
     pass_id: int
     target: int
     trigger: PassTrigger
@@ -235,8 +237,13 @@ class CollectionStore(Protocol):
 class LeaseStore(Protocol):
     """Requests, what is due, leases and how passes end."""
 
-    def request(self, name: str, *, trigger: PassTrigger, force: bool, confirm_deletes: bool) -> int:
+    def request(
+        self, name: str, *, trigger: PassTrigger, force: bool, confirm_deletes: bool, managed_model: str | None = None
+    ) -> int:
         """Ask for a pass, durably; the number of the request.
+
+        Args:
+            managed_model: what a managed collection is embedded with from now on; None leaves it as it is.
 
         Raises:
             CollectionNotFoundError: no such row.
@@ -479,6 +486,8 @@ class Store(Protocol):
     def leases(self) -> LeaseStore: ...
     @property
     def documents(self) -> DocumentStore: ...
+    @property
+    def managed(self) -> ManagedStore: ...
     @property
     def generations(self) -> GenerationStore: ...
     @property

@@ -12,6 +12,7 @@ from knowledge_worker.store.postgres.database import Database
 from knowledge_worker.store.postgres.documents import PostgresDocuments
 from knowledge_worker.store.postgres.generations import PostgresGenerations
 from knowledge_worker.store.postgres.leases import PostgresLeases
+from knowledge_worker.store.postgres.managed import PostgresManaged
 from knowledge_worker.store.postgres.passes import PostgresPasses
 from knowledge_worker.store.protocol import Health
 
@@ -34,6 +35,7 @@ class PostgresStore:
         self.leases = PostgresLeases(self.database, limits)
         self.documents = PostgresDocuments(self.database, limits)
         self.generations = PostgresGenerations(self.database, limits)
+        self.managed = PostgresManaged(self.database)
         self.passes = PostgresPasses(self.database)
         self.chunks = PostgresChunks(self.database, limits)
         self.health = PostgresHealth(self.database)

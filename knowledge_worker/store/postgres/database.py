@@ -30,6 +30,10 @@ class TableGoneError(ServiceUnavailableError):
     """A generation's own table was dropped between the look at where its chunks are and the look at the chunks."""
 
 
+class DeadlockError(ServiceUnavailableError):
+    """Two transactions waited for each other and this one was ended; the same again can succeed."""
+
+
 class Database:
     """A pool of connections to one PostgreSQL.
 
@@ -209,6 +213,8 @@ def _translated() -> Generator[None]:
         original = error.orig
         if isinstance(original, psycopg.errors.UndefinedTable) and _OWN_TABLE.search(str(original)):
             raise TableGoneError("The passages moved while they were read; try again.") from error
+        if isinstance(original, psycopg.errors.DeadlockDetected):
+            raise DeadlockError("Two writers waited for each other; try again.") from error
         if isinstance(original, psycopg.errors.UndefinedTable):
             raise ServiceUnavailableError(
                 "The database has no tables of this version yet: run `knowledge-worker migrate`."

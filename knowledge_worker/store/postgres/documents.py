@@ -35,7 +35,8 @@ class PostgresDocuments(DocumentStore):
                 f"""
                 update documents set status = 'pending', error = null, settled_0 = 0, settled_1 = 0, deaths = 0,
                   updated_at = {NOW}
-                where collection_id = :key and status = 'failed'
+                where id in (
+                  select id from documents where collection_id = :key and status = 'failed' order by id for update)
                 """,
                 key=guard.key,
             )

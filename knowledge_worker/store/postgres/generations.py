@@ -133,12 +133,16 @@ class PostgresGenerations(GenerationStore):
                 row["id"]
                 for row in tx.rows(
                     f"""
+                    with held as materialized (
+                      select id from documents where id = any(cast(:ids as bigint[])) order by id for update
+                    )
                     update documents d set settled_{generation.slot} = :generation,
                       status = case when n.error is null then 'ready' else 'failed' end, error = n.error,
                       claim_token = null, claim_until = null, deaths = 0, updated_at = {NOW}
-                    from unnest(cast(:ids as bigint[]), cast(:versions as bigint[]), cast(:errors as text[]))
+                    from held, unnest(cast(:ids as bigint[]), cast(:versions as bigint[]), cast(:errors as text[]))
                       as n (id, version, error)
-                    where d.id = n.id and d.version = n.version and d.claim_token = :token returning d.id
+                    where d.id = held.id and d.id = n.id and d.version = n.version and d.claim_token = :token
+                    returning d.id
                     """,
                     generation=generation.id,
                     token=token,

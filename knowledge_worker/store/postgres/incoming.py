@@ -31,6 +31,14 @@ _INCOMING: Final = """
 """
 _WARNINGS: Final = "array(select jsonb_array_elements_text(n.warnings))"
 
+_HELD: Final = """
+    with held as materialized (
+      select id from documents where collection_id = :key and document_id = any(cast(:document_id as text[]))
+      order by id for update
+    )
+"""
+"""Whoever writes several documents locks them in the order of their keys, or two writers could wait for each other."""
+
 Incoming = tuple[str | None, CheckedDocument]
 """A document and the source that owns it, None for one that a caller put."""
 
@@ -62,12 +70,13 @@ def replace_documents(tx: Transaction, key: int, documents: Sequence[Incoming]) 
         return
     tx.run(
         f"""
+        {_HELD}
         update documents d set title = n.title, source = n.source, metadata = n.metadata, content = n.content,
           chars = n.chars, hash = n.hash, details_hash = n.details_hash, metadata_hash = n.metadata_hash,
           owner = n.owner, warnings = {_WARNINGS}, version = d.version + 1, settled_0 = 0, settled_1 = 0,
           status = 'pending', error = null, claim_token = null, claim_until = null, deaths = 0,
           updated_at = {NOW}
-        from {_INCOMING} where d.collection_id = :key and d.document_id = n.document_id
+        from held, {_INCOMING} where d.id = held.id and d.document_id = n.document_id
         """,
         key=key,
         **_columns(documents),
@@ -80,9 +89,10 @@ def relabel_documents(tx: Transaction, key: int, documents: Sequence[Incoming]) 
         return
     tx.run(
         f"""
+        {_HELD}
         update documents d set metadata = n.metadata, metadata_hash = n.metadata_hash, owner = n.owner,
           warnings = {_WARNINGS}, updated_at = {NOW}
-        from {_INCOMING} where d.collection_id = :key and d.document_id = n.document_id
+        from held, {_INCOMING} where d.id = held.id and d.document_id = n.document_id
         """,
         key=key,
         **_columns(documents),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from knowledge_worker.domain.backoff import wait_ms
+from knowledge_worker.domain.collection import CollectionKind
 from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassTrigger
 from knowledge_worker.errors import CollectionNotFoundError, CollectionNotIndexedError, LeaseLostError
@@ -44,19 +45,23 @@ class PostgresLeases(LeaseStore):
         self._database = database
         self._limits = limits
 
-    def request(self, name: str, *, trigger: PassTrigger, force: bool, confirm_deletes: bool) -> int:
+    def request(
+        self, name: str, *, trigger: PassTrigger, force: bool, confirm_deletes: bool, managed_model: str | None = None
+    ) -> int:
         with self._database.transaction() as tx:
             row = tx.row(
                 """
                 update collections set sync_requested = sync_requested + 1, request_trigger = :trigger,
                   force_seq = case when :force then sync_requested + 1 else force_seq end,
-                  confirm_seq = case when :confirm then sync_requested + 1 else confirm_seq end
+                  confirm_seq = case when :confirm then sync_requested + 1 else confirm_seq end,
+                  model = case when kind = 'managed' then coalesce(:managed_model, model) else model end
                 where name = :name and not broken and not orphaned returning sync_requested
                 """,
                 name=name,
                 trigger=trigger,
                 force=force,
                 confirm=confirm_deletes,
+                managed_model=managed_model,
             )
             if row is not None:
                 return row["sync_requested"]
@@ -108,7 +113,7 @@ class PostgresLeases(LeaseStore):
                 from (select id, {_TRIGGER} as trigger from collections c where id = :key) t
                 where c.id = :key and t.id = c.id and c.holder is null
                   and (c.kind = 'managed' or c.declaration is not distinct from :declaration) and {_DUE}
-                returning c.name, c.fence, c.sync_running, c.confirm_seq > c.sync_done as confirmed,
+                returning c.name, c.kind, c.fence, c.sync_running, c.confirm_seq > c.sync_done as confirmed,
                   c.force_seq > c.sync_done as forced, t.trigger
                 """,
                 key=key,
@@ -132,6 +137,7 @@ class PostgresLeases(LeaseStore):
         return Lease(
             guard=Guard(key=key, fence=row["fence"], holder=holder),
             name=row["name"],
+            kind=CollectionKind(row["kind"]),
             pass_id=pass_id,
             target=row["sync_running"],
             trigger=PassTrigger(row["trigger"]),
@@ -343,6 +349,11 @@ def check_guard(tx: Transaction, guard: Guard, *, alone: bool = False) -> None:
         raise LeaseLostError("Another worker owns the collection now.")
 
 
+def share_collection(tx: Transaction, key: int) -> None:
+    """Hold off whoever wants the collection alone until commit."""
+    _lock(tx, key, shared=True)
+
+
 def lock_collection(tx: Transaction, key: int) -> None:
     """Wait for every guarded write of the collection to end and hold off new ones until commit."""
     _lock(tx, key, shared=False)
@@ -352,8 +363,8 @@ def release_claims(tx: Transaction, key: int, claim_token: str) -> None:
     """Hand back what ``claim_token`` holds, without counting it as a death."""
     tx.run(
         """
-        update documents set claim_token = null, claim_until = null
-        where collection_id = :key and claim_token = :token
+        update documents set claim_token = null, claim_until = null where id in (
+          select id from documents where collection_id = :key and claim_token = :token order by id for update)
         """,
         key=key,
         token=claim_token,
@@ -368,8 +379,8 @@ def _lock(tx: Transaction, key: int, *, shared: bool) -> None:
 def _renew_claims(tx: Transaction, key: int, claim_token: str, claim_ms: int) -> None:
     tx.run(
         f"""
-        update documents set claim_until = {NOW} + :claim * interval '1 millisecond'
-        where collection_id = :key and claim_token = :token
+        update documents set claim_until = {NOW} + :claim * interval '1 millisecond' where id in (
+          select id from documents where collection_id = :key and claim_token = :token order by id for update)
         """,
         key=key,
         token=claim_token,
