@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from knowledge_worker.domain.language import SIMPLE, checked_language
 from knowledge_worker.domain.limits import RESYNC_MAX_MS, RESYNC_MIN_MS
 from knowledge_worker.domain.names import CollectionName, collection_name, propose_name
 from knowledge_worker.errors import ConfigurationError, InvalidInputError, KnowledgeError
@@ -37,6 +38,7 @@ class KnowledgeCollection:
     title: str | None
     description: str | None
     max_delete_ratio: float | None
+    language: str
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class KnowledgeCollection:
         title: str | None = None,
         description: str | None = None,
         max_delete_ratio: float | None = None,
+        language: str = SIMPLE,
     ) -> None:
         """Check and keep the options.
 
@@ -61,6 +64,7 @@ class KnowledgeCollection:
             title: for people.
             description: for people and models: what is in it.
             max_delete_ratio: 0 to 1.
+            language: whose stems and stop words the search by words knows; ``simple`` takes words as they are.
 
         Raises:
             ConfigurationError: an option breaks a rule; the message says which one and what to write instead.
@@ -76,6 +80,7 @@ class KnowledgeCollection:
             "title": _checked_text(name, "title", title),
             "description": _checked_text(name, "description", description),
             "max_delete_ratio": _checked_ratio(name, max_delete_ratio),
+            "language": _checked_language(name, language),
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
@@ -107,6 +112,7 @@ class KnowledgeCollection:
             self.title,
             self.description,
             self.max_delete_ratio,
+            self.language,
             chunker,
             release,
         ]
@@ -130,6 +136,13 @@ class KnowledgeCollection:
                 raise ConfigurationError(
                     f'Collection "{self.name}": the check of source {source.kind} failed: {described(error)}'
                 ) from error
+
+
+def _checked_language(name: object, value: object) -> str:
+    try:
+        return checked_language(value)
+    except InvalidInputError as error:
+        raise ConfigurationError(f'Collection "{name}": language: {error.message}') from None
 
 
 def folder_collection(path: str | os.PathLike[str], model: str | EmbeddingModel) -> KnowledgeCollection:

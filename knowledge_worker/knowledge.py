@@ -15,6 +15,7 @@ from knowledge_worker.config import Settings, load_settings
 from knowledge_worker.declarations import KnowledgeCollection, check_declarations
 from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
 from knowledge_worker.domain.document import Document, DocumentInput, DocumentPage, FailedDocument, PutResult
+from knowledge_worker.domain.language import SIMPLE
 from knowledge_worker.domain.limits import LIST_DEFAULT, RESULTS_DEFAULT
 from knowledge_worker.domain.match import SearchResult
 from knowledge_worker.domain.names import collection_name
@@ -202,20 +203,23 @@ class Knowledge:
         self.collection(name)
         return self._parts.store.documents.list_failed(name, limit=limit)
 
-    def create_collection(self, name: str, *, title: str | None = None, description: str | None = None) -> Collection:
+    def create_collection(
+        self, name: str, *, title: str | None = None, description: str | None = None, language: str = SIMPLE
+    ) -> Collection:
         """Create a managed collection: empty, untrusted, embedded with the default model.
 
         Args:
             title: at most 1000 characters.
             description: at most 2000 characters.
+            language: whose stems and stop words the search by words knows; ``simple`` takes words as they are.
 
         Raises:
-            InvalidInputError: no name for a collection.
+            InvalidInputError: no name for a collection, or no such language.
             CollectionDeclaredError: the code declares this name.
             CollectionExistsError: a stored collection, orphaned ones included, has this name.
             NoDefaultModelError: neither KNOWLEDGE_MODEL nor ``embedding_model`` is set, or it cannot be used here.
         """
-        self._parts.managed.create(name, title=title, description=description)
+        self._parts.managed.create(name, title=title, description=description, language=language)
         return self.collection(name)
 
     def delete_collection(self, name: str) -> None:
@@ -531,6 +535,7 @@ def _not_stored(declared: KnowledgeCollection) -> Collection:
         stored_status=CollectionStatus.PENDING,
         trusted=False,
         model=declared.model_id,
+        language=declared.language,
         declaration=None,
         resync_ms=declared.resync_ms,
         error=None,

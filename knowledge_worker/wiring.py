@@ -109,6 +109,7 @@ def build(
                 title=one.title,
                 description=one.description,
                 model=one.model_id,
+                language=one.language,
                 trusted=one.trusted,
                 resync_ms=one.resync_ms,
                 fingerprint=fingerprints[one.name],

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from knowledge_worker.domain.language import SIMPLE
+
 
 class CollectionKind(StrEnum):
     """Where a collection's documents come from."""
@@ -46,6 +48,7 @@ class Generation(BaseModel):
         number: 1, 2, … within the collection; never used again.
         slot: 0 or 1, which of a document's two marks says whether it is settled in this generation.
         dimensions: of every vector; None until the first answer of the model.
+        language: that its words are taken in; empty for a generation without words, from before there were any.
         storage: the table of its chunks when this was read; it follows their number.
     """
 
@@ -57,6 +60,7 @@ class Generation(BaseModel):
     model: str
     dimensions: int | None
     chunker: str
+    language: str = SIMPLE
     state: GenerationState
     storage: ChunkStorage = ChunkStorage.SHARED
 
@@ -80,6 +84,7 @@ class Collection(BaseModel):
 
     Attributes:
         key: surrogate key; a deleted and re-created name is another one.
+        language: that words are taken in, one of :data:`~knowledge_worker.domain.language.LANGUAGES`.
         declaration: fingerprint of the declaration that passes run under; None for a managed collection.
         error: why the newest pass failed; readable until one succeeds.
         failures: failed passes in a row.
@@ -103,6 +108,7 @@ class Collection(BaseModel):
     stored_status: CollectionStatus
     trusted: bool
     model: str
+    language: str = SIMPLE
     declaration: str | None
     resync_ms: int | None
     error: str | None

@@ -8,11 +8,12 @@ from knowledge_worker.ports import EmbeddingModel
 from knowledge_worker.store.protocol import GenerationStore, Guard
 
 
-def matches(generation: Generation, model: EmbeddingModel) -> bool:
-    """Whether a generation holds what this model and this chunker would write."""
+def matches(generation: Generation, collection: Collection, model: EmbeddingModel) -> bool:
+    """Whether a generation holds what would be written for the collection with this model."""
     return (
         generation.model == model.id
         and generation.chunker == CHUNKER_VERSION
+        and generation.language == collection.language
         and (model.dimensions is None or generation.dimensions is None or generation.dimensions == model.dimensions)
     )
 
@@ -22,10 +23,13 @@ def generation_to_write(
 ) -> Generation:
     """The generation new content goes to; begins one, or deletes one that nobody wants any more, as needed."""
     building, serving = collection.building, collection.serving
-    keep = building is not None and matches(building, model) and not (serving is not None and matches(serving, model))
+    current = serving is not None and matches(serving, collection, model)
+    keep = building is not None and matches(building, collection, model) and not current
     store.drop_others(guard, keep_building=keep)
     if keep and building is not None:
         return building
-    if serving is not None and matches(serving, model):
+    if serving is not None and current:
         return serving
-    return store.begin(guard, model=model.id, dimensions=model.dimensions, chunker=CHUNKER_VERSION)
+    return store.begin(
+        guard, model=model.id, dimensions=model.dimensions, chunker=CHUNKER_VERSION, language=collection.language
+    )

@@ -55,15 +55,16 @@ def plan_step(
         ConfigurationError: a source can never work as it is declared.
     """
     generation = _target(collection, model)
+    reused = generation or _served_by(collection, model)
     tally = _Tally()
     read = read_sources(sources, collection=name)
     deleted = before = 0
     if sources:
-        seen = _read(store, collection, generation, read, source_owners(sources), batch_size, tally)
+        seen = _read(store, collection, generation, reused, read, source_owners(sources), batch_size, tally)
         before = store.documents.count(collection.key) if collection is not None else 0
         deleted = 0 if read.reasons else before - seen
     elif collection is not None:
-        _stored(store, collection, generation, tally)
+        _stored(store, collection, generation, reused, tally)
     return Plan(
         collection=name,
         model=model.id,
@@ -89,15 +90,22 @@ def _target(collection: Collection | None, model: EmbeddingModel) -> Generation 
     if collection is None:
         return None
     for generation in (collection.serving, collection.building):
-        if generation is not None and matches(generation, model):
+        if generation is not None and matches(generation, collection, model):
             return generation
     return None
+
+
+def _served_by(collection: Collection | None, model: EmbeddingModel) -> Generation | None:
+    """The served generation when this model made it: its vectors are taken over, though words or cuts differ."""
+    serving = collection.serving if collection is not None else None
+    return serving if serving is not None and serving.model == model.id else None
 
 
 def _read(
     store: Store,
     collection: Collection | None,
     generation: Generation | None,
+    reused: Generation | None,
     read: SourcesRead,
     owners: Sequence[str],
     batch_size: int,
@@ -125,7 +133,7 @@ def _read(
                     seen.add(row.key)
                     if _compare(row, document, owners[index], tally):
                         waiting.append((row.key, document))
-            _count(store, generation, [(key, document.content) for key, document in waiting], tally)
+            _count(store, reused, [(key, document.content) for key, document in waiting], tally)
     return len(seen)
 
 
@@ -141,21 +149,21 @@ def _compare(row: StoredDocument, document: CheckedDocument, owner: str, tally: 
     return not row.settled
 
 
-def _stored(store: Store, collection: Collection, generation: Generation | None, tally: _Tally) -> None:
+def _stored(
+    store: Store, collection: Collection, generation: Generation | None, reused: Generation | None, tally: _Tally
+) -> None:
     """Documents of a managed collection that wait; their sources are the rows themselves."""
     assert collection.kind is CollectionKind.MANAGED
     after = 0
     while rows := store.documents.waiting(collection.key, generation, after=after, limit=PAGE):
-        _count(store, generation, [(row.id, row.content) for row in rows], tally)
+        _count(store, reused, [(row.id, row.content) for row in rows], tally)
         after = rows[-1].id
     tally.unchanged = store.documents.count(collection.key) - tally.documents
 
 
-def _count(
-    store: Store, generation: Generation | None, documents: Sequence[tuple[int | None, str]], tally: _Tally
-) -> None:
+def _count(store: Store, reused: Generation | None, documents: Sequence[tuple[int | None, str]], tally: _Tally) -> None:
     keys = [key for key, _ in documents if key is not None]
-    kept = store.generations.kept_hashes(generation, keys) if generation is not None and keys else {}
+    kept = store.generations.kept_hashes(reused, keys) if reused is not None and keys else {}
     for key, content in documents:
         tally.documents += 1
         known = kept.get(key, frozenset()) if key is not None else frozenset[bytes]()

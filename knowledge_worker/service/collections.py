@@ -6,6 +6,7 @@ from collections.abc import Collection as AnyCollection
 
 from knowledge_worker.domain.collection import Collection, CollectionKind
 from knowledge_worker.domain.document import storable
+from knowledge_worker.domain.language import checked_language
 from knowledge_worker.domain.limits import DESCRIPTION_MAX_CHARS, TITLE_MAX_CHARS
 from knowledge_worker.domain.names import collection_name
 from knowledge_worker.errors import (
@@ -32,15 +33,20 @@ class ManagedCollections:
         self._models = models
         self._declared = declared
 
-    def create(self, name: object, *, title: object, description: object) -> None:
+    def create(self, name: object, *, title: object, description: object, language: object) -> None:
         """See :meth:`knowledge_worker.Knowledge.create_collection`."""
         checked = collection_name(name)
         shown_title = _text(title, "title", TITLE_MAX_CHARS)
         shown_description = _text(description, "description", DESCRIPTION_MAX_CHARS)
+        words_in = checked_language(language)
         if checked in self._declared:
             raise CollectionDeclaredError(f'Knowledge collection "{checked}" is declared in code.')
         self._store.managed.create(
-            checked, title=shown_title, description=shown_description, model=self._default_model()
+            checked,
+            title=shown_title,
+            description=shown_description,
+            model=self._default_model(),
+            language=words_in,
         )
         self._queue.nudge_sync(checked)
 

@@ -14,7 +14,7 @@ Precondition: TypeAlias = Callable[[Document | None], None]
 class ManagedStore(Protocol):
     """Managed collections and their documents; every call is one transaction or a few small ones."""
 
-    def create(self, name: str, *, title: str | None, description: str | None, model: str) -> None:
+    def create(self, name: str, *, title: str | None, description: str | None, model: str, language: str) -> None:
         """Store an empty managed collection and ask for its first pass.
 
         Raises:

@@ -10,6 +10,7 @@ from typing import Protocol
 from knowledge_worker.domain.chunk import Chunk
 from knowledge_worker.domain.collection import Collection, CollectionKind, Generation
 from knowledge_worker.domain.document import CheckedDocument, FailedDocument
+from knowledge_worker.domain.language import SIMPLE
 from knowledge_worker.domain.match import Match
 from knowledge_worker.domain.passes import PassCounts, PassRecord, PassTrigger
 from knowledge_worker.ports import Vectors
@@ -28,6 +29,7 @@ class DeclaredCollection:
     title: str | None
     description: str | None
     model: str
+    language: str = SIMPLE
     trusted: bool
     resync_ms: int | None
     fingerprint: str
@@ -374,7 +376,9 @@ class Reading(Protocol):
 class GenerationStore(Protocol):
     """Generations and their chunks."""
 
-    def begin(self, guard: Guard, *, model: str, dimensions: int | None, chunker: str) -> Generation:
+    def begin(
+        self, guard: Guard, *, model: str, dimensions: int | None, chunker: str, language: str = SIMPLE
+    ) -> Generation:
         """Start the next generation of a collection."""
         ...
 
@@ -389,11 +393,14 @@ class GenerationStore(Protocol):
     def kept_vectors(
         self, generation: Generation, documents: Sequence[ClaimedDocument]
     ) -> Mapping[int, Mapping[bytes, Vectors]]:
-        """Vectors that documents have in a generation already: document key → text hash → vector."""
+        """Vectors that documents have already: document key → text hash → vector.
+
+        In this generation, or in the one that is served when the same model made it: then only words or cuts differ.
+        """
         ...
 
     def kept_hashes(self, generation: Generation, keys: Sequence[int]) -> Mapping[int, frozenset[bytes]]:
-        """Hashes of the texts that documents have in a generation already: document key → hashes."""
+        """Hashes of the texts that :meth:`kept_vectors` would find vectors for: document key → hashes."""
         ...
 
     def fit_storage(

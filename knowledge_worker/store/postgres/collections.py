@@ -135,9 +135,10 @@ def _register(tx: Transaction, node: str, queues: Sequence[str], declared: Seque
 def _insert(tx: Transaction, declared: DeclaredCollection) -> int | None:
     return tx.value(
         f"""
-        insert into collections (name, kind, title, description, model, declared_trusted, resync_ms, declaration,
-          created_at, updated_at)
-        values (:name, 'declared', :title, :description, :model, :trusted, :resync_ms, :fingerprint, {NOW}, {NOW})
+        insert into collections (name, kind, title, description, model, language, declared_trusted, resync_ms,
+          declaration, created_at, updated_at)
+        values (:name, 'declared', :title, :description, :model, :language, :trusted, :resync_ms, :fingerprint,
+          {NOW}, {NOW})
         on conflict (name) do nothing returning id
         """,
         **_values(declared),
@@ -192,8 +193,9 @@ def _take_up(tx: Transaction, node: str, declared: DeclaredCollection, *, alive_
         return None
     tx.run(
         f"""
-        update collections set title = :title, description = :description, model = :model, resync_ms = :resync_ms,
-          declared_trusted = :trusted, trusted = trusted and :trusted, declaration = :fingerprint, orphaned = false,
+        update collections set title = :title, description = :description, model = :model, language = :language,
+          resync_ms = :resync_ms, declared_trusted = :trusted, trusted = trusted and :trusted,
+          declaration = :fingerprint, orphaned = false,
           broken = broken and not :revive, updated_at = {NOW}
         where id = :key
         """,
@@ -243,6 +245,7 @@ def _values(declared: DeclaredCollection) -> dict[str, object]:
         "title": declared.title,
         "description": declared.description,
         "model": declared.model,
+        "language": declared.language,
         "trusted": declared.trusted,
         "resync_ms": declared.resync_ms,
         "fingerprint": declared.fingerprint,

@@ -11,6 +11,7 @@ from pgvector.psycopg import register_vector
 from sqlalchemy import RowMapping
 
 from knowledge_worker.domain.collection import ChunkStorage, Generation, GenerationState
+from knowledge_worker.domain.language import SIMPLE
 from knowledge_worker.domain.limits import DIMENSIONS_MAX, Limits
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.errors import ConfigurationError, EmbeddingUnavailableError, LeaseLostError
@@ -32,7 +33,9 @@ class PostgresGenerations(GenerationStore):
         self._moves = StorageMoves(database, limits)
         self._written: dict[int, int] = {}
 
-    def begin(self, guard: Guard, *, model: str, dimensions: int | None, chunker: str) -> Generation:
+    def begin(
+        self, guard: Guard, *, model: str, dimensions: int | None, chunker: str, language: str = SIMPLE
+    ) -> Generation:
         if dimensions is not None and dimensions > DIMENSIONS_MAX:
             raise ConfigurationError(
                 f'The model "{model}" gives {dimensions} dimensions; at most {DIMENSIONS_MAX} can be stored.'
@@ -41,8 +44,9 @@ class PostgresGenerations(GenerationStore):
             check_guard(tx, guard)
             row = tx.row(
                 f"""
-                insert into generations (collection_id, number, slot, model, dimensions, chunker, created_at)
-                select c.id, c.last_number + 1, coalesce(1 - s.slot, 0), :model, :dimensions, :chunker, {NOW}
+                insert into generations
+                  (collection_id, number, slot, model, dimensions, chunker, language, created_at)
+                select c.id, c.last_number + 1, coalesce(1 - s.slot, 0), :model, :dimensions, :chunker, :language, {NOW}
                 from collections c left join generations s on s.id = c.serving where c.id = :key
                 returning id, number, slot
                 """,
@@ -50,6 +54,7 @@ class PostgresGenerations(GenerationStore):
                 model=model,
                 dimensions=dimensions,
                 chunker=chunker,
+                language=language,
             )
             assert row is not None
             tx.run(
@@ -65,6 +70,7 @@ class PostgresGenerations(GenerationStore):
             model=model,
             dimensions=dimensions,
             chunker=chunker,
+            language=language,
             state=GenerationState.BUILDING,
         )
 
@@ -173,12 +179,21 @@ class PostgresGenerations(GenerationStore):
 
 
 def _read(tx: Transaction, generation: Generation, documents: Sequence[int], columns: str) -> list[RowMapping]:
-    """Chunks of some documents, wherever they are."""
-    place = place_read(tx, generation.id)
-    if place is None:
-        return []
+    """Chunks of some documents: in the generation, and in the served one that the same model made."""
+    served: int | None = tx.value(
+        """
+        select s.id from generations g
+        join collections c on c.id = g.collection_id join generations s on s.id = c.serving
+        where g.id = :id and s.id <> g.id and s.model = g.model
+          and coalesce(g.dimensions = s.dimensions, true)
+        """,
+        id=generation.id,
+    )
+    places = [place_read(tx, one) for one in (served, generation.id) if one is not None]
     return [
         row
+        for place in places
+        if place is not None
         for part in place.read
         for row in tx.rows(
             f"select {columns} from {part.table} where {part.where} and document_id = any(:ids)", ids=list(documents)

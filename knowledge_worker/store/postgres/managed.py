@@ -49,18 +49,20 @@ class PostgresManaged(ManagedStore):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create(self, name: str, *, title: str | None, description: str | None, model: str) -> None:
+    def create(self, name: str, *, title: str | None, description: str | None, model: str, language: str) -> None:
         with self._database.transaction() as tx:
             created = tx.value(
                 f"""
-                insert into collections (name, kind, title, description, model, sync_requested, created_at, updated_at)
-                values (:name, 'managed', :title, :description, :model, 1, {NOW}, {NOW})
+                insert into collections
+                  (name, kind, title, description, model, language, sync_requested, created_at, updated_at)
+                values (:name, 'managed', :title, :description, :model, :language, 1, {NOW}, {NOW})
                 on conflict (name) do nothing returning id
                 """,
                 name=name,
                 title=title,
                 description=description,
                 model=model,
+                language=language,
             )
         if created is None:
             raise CollectionExistsError(f'There is a knowledge collection "{name}" already.')

@@ -21,13 +21,13 @@ COLLECTION_LOCK: Final = 7_415
 """First key of the advisory lock on a collection; the second is the collection's key."""
 
 COLLECTIONS: Final = """
-    select c.id, c.name, c.kind, c.title, c.description, c.orphaned, c.trusted, c.model, c.declaration, c.resync_ms,
-           c.error, c.failures, c.retry_at, c.failed_at, c.broken, c.incomplete, c.notice, c.synced_at,
+    select c.id, c.name, c.kind, c.title, c.description, c.orphaned, c.trusted, c.model, c.language, c.declaration,
+           c.resync_ms, c.error, c.failures, c.retry_at, c.failed_at, c.broken, c.incomplete, c.notice, c.synced_at,
            c.sync_requested, c.sync_done, c.holder, c.updated_at,
            s.id s_id, s.number s_number, s.slot s_slot, s.model s_model, s.dimensions s_dimensions,
-           s.chunker s_chunker, s.storage s_storage,
+           s.chunker s_chunker, s.language s_language, s.storage s_storage,
            b.id b_id, b.number b_number, b.slot b_slot, b.model b_model, b.dimensions b_dimensions,
-           b.chunker b_chunker, b.storage b_storage
+           b.chunker b_chunker, b.language b_language, b.storage b_storage
     from collections c
     left join generations s on s.id = c.serving
     left join generations b on b.id = c.building
@@ -71,6 +71,7 @@ def collection_of(row: RowMapping, counts: DocumentCounts | None = None, chunks:
         stored_status=CollectionStatus.ORPHANED if orphaned else CollectionStatus.READY,
         trusted=row["trusted"],
         model=row["model"],
+        language=row["language"],
         declaration=row["declaration"],
         resync_ms=row["resync_ms"],
         error=row["error"],
@@ -103,6 +104,7 @@ def generation_of(row: RowMapping, prefix: str, state: GenerationState) -> Gener
         model=row[f"{prefix}model"],
         dimensions=row[f"{prefix}dimensions"],
         chunker=row[f"{prefix}chunker"],
+        language=row[f"{prefix}language"],
         state=state,
         storage=ChunkStorage(row[f"{prefix}storage"]),
     )
