@@ -44,9 +44,11 @@ class KnowledgeError(Exception):
 
     Attributes:
         code: stable, snake_case; what a program compares.
+        status: of the HTTP answer that told it, where :mod:`knowledge_worker.client` raises it; None elsewhere.
     """
 
     code: ClassVar[str] = "knowledge_error"
+    status: int | None = None
 
     @property
     def message(self) -> str:
