@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from pgvector import HalfVector
-from pgvector.psycopg import register_vector
 from sqlalchemy import RowMapping
 
 from knowledge_worker.domain.collection import ChunkStorage, Generation, GenerationState
@@ -16,12 +13,13 @@ from knowledge_worker.domain.limits import DIMENSIONS_MAX, Limits
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.errors import ConfigurationError, EmbeddingUnavailableError, LeaseLostError
 from knowledge_worker.ports import Vectors
+from knowledge_worker.store.postgres.chunk_writes import write_chunks
 from knowledge_worker.store.postgres.database import NOW, Database, Transaction
 from knowledge_worker.store.postgres.leases import check_guard, lock_collection
 from knowledge_worker.store.postgres.moves import StorageMoves
 from knowledge_worker.store.postgres.own_tables import drop_unused_tables
 from knowledge_worker.store.postgres.passes import add_counts
-from knowledge_worker.store.postgres.placement import COLUMNS, Part, note_changes, place_read, place_written
+from knowledge_worker.store.postgres.placement import note_changes, place_read, place_written
 from knowledge_worker.store.protocol import ClaimedDocument, GenerationStore, Guard, SettledDocument
 
 
@@ -161,7 +159,7 @@ class PostgresGenerations(GenerationStore):
             if held:
                 part = place.written
                 tx.run(f"delete from {part.table} where {part.where} and document_id = any(:ids)", ids=list(held))
-                _copy(tx, part, kept)
+                write_chunks(tx, part, place.language, kept)
                 note_changes(tx, place, list(held))
             work.failed += sum(one.error is not None for one in kept)
             add_counts(tx, pass_id, work)
@@ -242,42 +240,3 @@ def _fix_dimensions(tx: Transaction, generation: Generation, settled: Sequence[S
             f"this generation has {expected}.",
             calls=0,
         )
-
-
-def _copy(tx: Transaction, part: Part, settled: Sequence[SettledDocument]) -> None:
-    if not any(one.chunks for one in settled):
-        return
-    connection: Any = tx.driver
-    if connection.adapters.types.get("halfvec") is None:
-        register_vector(connection)
-    shared = part.storage is ChunkStorage.SHARED
-    columns = ((("generation_id", "int8"),) if shared else ()) + COLUMNS
-    first = (part.generation,) if shared else ()
-    statement = f"copy {part.table} ({', '.join(name for name, _ in columns)}) from stdin (format binary)"
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types([kind for _, kind in columns])
-        for one in settled:
-            if not one.chunks:
-                continue
-            assert one.vectors is not None
-            vectors = one.vectors.astype(np.float16)
-            document = one.document
-            for embedded, vector in zip(one.chunks, vectors, strict=True):
-                chunk = embedded.chunk
-                copy.write_row(
-                    (
-                        *first,
-                        document.id,
-                        chunk.index,
-                        chunk.text,
-                        embedded.text_hash,
-                        document.title,
-                        document.source,
-                        list(chunk.section),
-                        chunk.line_start,
-                        chunk.line_end,
-                        chunk.start,
-                        chunk.end,
-                        HalfVector(vector),
-                    )
-                )

@@ -31,6 +31,8 @@ COLUMNS: Final = (
     ("char_start", "int4"),
     ("char_end", "int4"),
     ("embedding", "halfvec"),
+    ("word_count", "int4"),
+    ("words", "tsvector"),
 )
 """What every table of chunks has; the shared one also has ``generation_id``."""
 
@@ -76,11 +78,13 @@ class Place:
 
     Attributes:
         dimensions: None as long as nothing was embedded.
+        language: that its words are taken in; empty when it has none.
         serving: whether it is searched.
     """
 
     generation: int
     dimensions: int | None
+    language: str
     serving: bool
     storage: ChunkStorage
     step: Step | None
@@ -114,7 +118,7 @@ def own_table(generation: int) -> str:
 
 
 _PLACES = """
-    select g.id, g.dimensions, g.storage, g.step, g.id is not distinct from c.serving as serving
+    select g.id, g.dimensions, g.language, g.storage, g.step, g.id is not distinct from c.serving as serving
     from generations g join collections c on c.id = g.collection_id
 """
 
@@ -197,6 +201,7 @@ def _place(row: RowMapping) -> Place:
     return Place(
         generation=row["id"],
         dimensions=row["dimensions"],
+        language=row["language"],
         serving=row["serving"],
         storage=ChunkStorage(row["storage"]),
         step=Step(row["step"]) if row["step"] else None,
