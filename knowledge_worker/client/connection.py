@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import httpx
 
-from knowledge_worker import __version__
 from knowledge_worker.client.exchange import Request
 from knowledge_worker.client.flows import Patience
 from knowledge_worker.errors import ConfigurationError
@@ -14,7 +13,7 @@ from knowledge_worker.errors import ConfigurationError
 TIMEOUT_S: Final = 30.0
 RETRY_FOR_S: Final = 30.0
 
-_HEADERS: Final = {"Accept": "application/json", "User-Agent": f"knowledge-worker/{__version__}"}
+_HEADERS: Final = {"Accept": "application/json", "User-Agent": "knowledge-worker-client"}
 
 
 class Connection:

@@ -13,9 +13,7 @@ from knowledge_worker.client.exchange import Lost, Reply
 from knowledge_worker.client.retry_after import retry_after_s
 from knowledge_worker.errors import (
     AccessError,
-    CollectionNotAllowedError,
     CollectionNotFoundError,
-    CollectionNotReadyError,
     ConfigurationError,
     ConflictError,
     EmbeddingRejectedError,
@@ -75,7 +73,7 @@ def problem_of(
     # What a constructor would have set; the message says the rest.
     if issubclass(kind, InvalidInputError):
         facts["field"] = detail.get("field")
-    elif issubclass(kind, CollectionNotFoundError | CollectionNotReadyError | CollectionNotAllowedError):
+    elif issubclass(kind, CollectionNotFoundError):
         facts["name"] = collection
     elif issubclass(kind, EmbeddingRejectedError):
         facts["calls"] = 0
