@@ -406,7 +406,9 @@ class GenerationStore(Protocol):
     def fit_storage(
         self, guard: Guard, generation: Generation, *, check: Callable[[], None], progress: Callable[[], None]
     ) -> None:
-        """Give a generation the table and the index its size asks for, before it is served and after it changed.
+        """Give a generation the table, the indexes and the word counts its size asks for.
+
+        Done before it is served and after it changed.
 
         May take minutes; searches and writes go on meanwhile.
 

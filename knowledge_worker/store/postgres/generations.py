@@ -20,6 +20,7 @@ from knowledge_worker.store.postgres.moves import StorageMoves
 from knowledge_worker.store.postgres.own_tables import drop_unused_tables
 from knowledge_worker.store.postgres.passes import add_counts
 from knowledge_worker.store.postgres.placement import note_changes, place_read, place_written
+from knowledge_worker.store.postgres.words import count_words
 from knowledge_worker.store.protocol import ClaimedDocument, GenerationStore, Guard, SettledDocument
 
 
@@ -93,6 +94,7 @@ class PostgresGenerations(GenerationStore):
         self, guard: Guard, generation: Generation, *, check: Callable[[], None], progress: Callable[[], None]
     ) -> None:
         self._moves.fit(guard, generation.id, check=check, progress=progress)
+        count_words(self._database, guard, generation.id)
 
     def kept_vectors(
         self, generation: Generation, documents: Sequence[ClaimedDocument]

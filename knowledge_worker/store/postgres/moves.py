@@ -63,7 +63,6 @@ class StorageMoves:
                 return
             if tx.value("select to_regclass(:table) is not null", table=place.own.table):
                 return  # left by someone, and dropped by the next pass
-            assert place.dimensions is not None
             create_own_table(tx, generation, place.dimensions)
             tx.run(f"{place.own.insert_into} {NAMES} from chunks where {place.shared.where}")
             tx.run(f"delete from chunks where {place.shared.where}")
@@ -116,11 +115,7 @@ class StorageMoves:
         drop_unused_tables(self._database, guard.key)
 
     def _outgrown(self, tx: Transaction, place: Place) -> bool:
-        return (
-            place.storage is ChunkStorage.SHARED
-            and place.dimensions is not None
-            and count_up_to(tx, place.shared, self._up + 1) > self._up
-        )
+        return place.storage is ChunkStorage.SHARED and count_up_to(tx, place.shared, self._up + 1) > self._up
 
     def _move(
         self, guard: Guard, place: Place, step: Step, check: Callable[[], None], progress: Callable[[], None]
@@ -146,7 +141,6 @@ class StorageMoves:
                 if tx.value("select to_regclass(:table) is not null", table=place.own.table):
                     log.info("move_postponed", generation=place.generation, step=step)
                     return False
-                assert place.dimensions is not None
                 create_own_table(tx, place.generation, place.dimensions)
             if step is not Step.TO_OWN:
                 # Nothing of this generation may lie in the shared table; if it does, nobody reads it.
@@ -186,7 +180,6 @@ class StorageMoves:
     def _index(self, place: Place, check: Callable[[], None], progress: Callable[[], None]) -> None:
         with self._database.transaction() as tx:
             rows: int = tx.value(f"select count(*) from {place.own.table}")
-        assert place.dimensions is not None
         build_index(
             self._database,
             place.generation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -31,15 +31,20 @@ _MARK: Final = "Passages of one generation, made and dropped by knowledge-worker
 """The comment on our tables: another table may be called so, too, and is left alone."""
 
 
-def create_own_table(tx: Transaction, generation: int, dimensions: int) -> None:
-    """Make the empty table of a generation, without an HNSW index: that is built faster after the load."""
+def create_own_table(tx: Transaction, generation: int, dimensions: int | None) -> None:
+    """Make the empty table of a generation, without its indexes: those are built faster after the load.
+
+    Args:
+        dimensions: None for a generation without a model.
+    """
     table = own_table(generation)
     tx.run(f"create table {table} (like chunks including defaults including storage)")
     # Dead rows cost an HNSW search twice: autovacuum comes earlier than by default.
     tx.run(
         f"""
         alter table {table} drop column generation_id, add primary key (document_id, ord),
-          alter embedding type halfvec({dimensions:d}), alter embedding set storage plain,
+          alter embedding type halfvec{"" if dimensions is None else f"({dimensions:d})"},
+          alter embedding set storage plain, alter words set storage main,
           set (autovacuum_vacuum_scale_factor = 0.05)
         """
     )
@@ -77,7 +82,7 @@ def build_index(
     generation: int,
     *,
     rows: int,
-    dimensions: int,
+    dimensions: int | None,
     memory_mb: int,
     check: Callable[[], None],
     progress: Callable[[], None],
@@ -85,6 +90,7 @@ def build_index(
     """Index the table of a generation, if that is not done yet; nobody may write to it meanwhile.
 
     Args:
+        dimensions: None for a generation without a model; then its words alone are indexed.
         memory_mb: the most memory of the build; with too little it takes seven times as long.
         check: raises when the work must stop; then the build is cancelled.
         progress: called whenever the build moved.
@@ -92,17 +98,26 @@ def build_index(
     Raises:
         ServiceUnavailableError: the server could not build it.
     """
+    statements = [
+        f"create index if not exists {_words_index(generation)} on {own_table(generation)} "
+        "using gin (words) with (fastupdate = off)"
+    ]
+    if dimensions is not None:
+        statements.append(
+            f"create index if not exists {_index(generation)} on {own_table(generation)} "
+            "using hnsw (embedding halfvec_cosine_ops)"
+        )
     with database.maintenance() as connection:
         _settings(connection, rows=rows, dimensions=dimensions, memory_mb=memory_mb)
         _watched(database, connection, f"vacuum (analyze) {own_table(generation)}", check, progress)
         try:
-            _build(database, connection, generation, check, progress)
+            _build(database, connection, statements, generation, check, progress)
         except psycopg.errors.DiskFull:
             # Most likely /dev/shm of a container is too small for the memory that parallel workers share.
             log.warning("index_built_without_parallel_workers", generation=generation)
             connection.execute("set max_parallel_maintenance_workers = 0")
             try:
-                _build(database, connection, generation, check, progress)
+                _build(database, connection, statements, generation, check, progress)
             except psycopg.errors.DiskFull as error:
                 raise ServiceUnavailableError(
                     f"PostgreSQL has not enough space to build the index of a generation: {error}"
@@ -124,11 +139,17 @@ def can_be_served(tx: Transaction, generation: int) -> bool:
 
 
 def has_index(tx: Transaction, generation: int) -> bool:
-    """Whether the own table of a generation can be searched by its index."""
+    """Whether the own table of a generation can be searched by its indexes."""
     return bool(
         tx.value(
-            "select exists (select from pg_index where indexrelid = to_regclass(:name) and indisvalid)",
-            name=_index(generation),
+            """
+            select (select count(*) from pg_index
+                where indexrelid in (to_regclass(:words), to_regclass(:vectors)) and indisvalid)
+              >= (select case when dimensions is null then 1 else 2 end from generations where id = :id)
+            """,
+            id=generation,
+            words=_words_index(generation),
+            vectors=_index(generation),
         )
     )
 
@@ -137,25 +158,27 @@ def _index(generation: int) -> str:
     return f"{own_table(generation)}_embedding"
 
 
+def _words_index(generation: int) -> str:
+    return f"{own_table(generation)}_words"
+
+
 def _build(
     database: Database,
     connection: psycopg.Connection[Any],
+    statements: Sequence[str],
     generation: int,
     check: Callable[[], None],
     progress: Callable[[], None],
 ) -> None:
-    statement = (
-        f"create index if not exists {_index(generation)} on {own_table(generation)} "
-        "using hnsw (embedding halfvec_cosine_ops)"
-    )
-    try:
-        _watched(database, connection, statement, check, progress)
-    except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):
-        log.info("index_built_by_another", generation=generation)  # the backend of a worker that is gone
+    for statement in statements:
+        try:
+            _watched(database, connection, statement, check, progress)
+        except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):
+            log.info("index_built_by_another", generation=generation)  # the backend of a worker that is gone
 
 
-def _settings(connection: psycopg.Connection[Any], *, rows: int, dimensions: int, memory_mb: int) -> None:
-    needed_mb = int(1.3 * rows * (2 * dimensions + 300) / 1_048_576) + 1
+def _settings(connection: psycopg.Connection[Any], *, rows: int, dimensions: int | None, memory_mb: int) -> None:
+    needed_mb = int(1.3 * rows * (2 * (dimensions or 0) + 300) / 1_048_576) + 1
     memory_mb = min(memory_mb, max(needed_mb, BUILD_MEMORY_MIN_MB))
     connection.execute(f"set maintenance_work_mem = '{memory_mb:d}MB'".encode())
     connection.execute(f"set max_parallel_maintenance_workers = {BUILD_WORKERS:d}".encode())
