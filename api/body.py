@@ -31,19 +31,19 @@ async def json_object(request: Request) -> dict[str, Any]:
         InputTooLargeError: more bytes than the application's ``body_limit``; reading stops there.
         InvalidInputError: no JSON object in UTF-8.
     """
-    return _parsed(await _read(request, limit=request.app.state.body_limit))
+    return parse_object(await _read(request, limit=request.app.state.body_limit))
 
 
 async def optional_json_object(request: Request) -> dict[str, Any]:
     """Read the body as :func:`json_object` does; one without a byte stands for ``{}``."""
-    return _parsed(await _read(request, limit=request.app.state.body_limit) or b"{}")
+    return parse_object(await _read(request, limit=request.app.state.body_limit) or b"{}")
 
 
 def checked(model: type[Model], values: dict[str, Any]) -> Model:
     """Make a ``model`` of ``values``.
 
     Raises:
-        UnknownFieldError: a field that ``model`` does not have.
+        SentFieldError: a field that ``model`` does not have.
         InvalidInputError: a field is missing or wrong; ``field`` names it.
     """
     refuse_unknown(values, known=[info.alias or name for name, info in model.model_fields.items()])
@@ -53,13 +53,23 @@ def checked(model: type[Model], values: dict[str, Any]) -> Model:
         raise invalid_input(error) from None
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
+def parse_object(text: bytes, *, called: str = "body") -> dict[str, Any]:
+    """Read a JSON object.
+
+    Args:
+        called: what the text is, for the message.
+
+    Raises:
+        InvalidInputError: no JSON object in UTF-8, or one with a number that Python cannot hold.
+    """
     try:
-        value = json.loads(body.decode("utf-8"), parse_int=_integer, parse_constant=_refuse)
+        value = json.loads(text.decode("utf-8"), parse_int=_integer, parse_constant=_refuse)
+    except _TooManyDigitsError:
+        raise InvalidInputError(f"A number in the {called} is too large.") from None
     except (ValueError, RecursionError):
-        raise InvalidInputError("The body is no JSON object.") from None
+        raise InvalidInputError(f"The {called} is no JSON object.") from None
     if not isinstance(value, dict):
-        raise InvalidInputError("The body is no JSON object.")
+        raise InvalidInputError(f"The {called} is no JSON object.")
     return value
 
 
@@ -79,12 +89,15 @@ async def _read(request: Request, *, limit: int) -> bytes:
     return bytes(body)
 
 
-def _integer(digits: str) -> int:
+class _TooManyDigitsError(Exception):
     """Python reads no integer of more than some thousand digits."""
+
+
+def _integer(digits: str) -> int:
     try:
         return int(digits)
     except ValueError:
-        raise InvalidInputError("A number in the body is too large.") from None
+        raise _TooManyDigitsError from None
 
 
 def _refuse(constant: str) -> NoReturn:

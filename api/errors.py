@@ -27,6 +27,7 @@ from knowledge_worker.errors import (
     NotFoundError,
     NotSearchableError,
     PermissionDeniedError,
+    PreconditionFailedError,
     ServiceUnavailableError,
     SourceError,
     UnauthenticatedError,
@@ -40,6 +41,7 @@ STATUSES: Final[Mapping[type[KnowledgeError], HTTPStatus]] = {
     NotFoundError: HTTPStatus.NOT_FOUND,
     ConflictError: HTTPStatus.CONFLICT,
     NotSearchableError: HTTPStatus.CONFLICT,
+    PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
     InputTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     EmbeddingUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
     ServiceUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -54,8 +56,8 @@ _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _log = structlog.get_logger()
 
 
-class UnknownFieldError(InvalidInputError):
-    """The caller names a parameter or field that does not exist; it is shown just as it was sent."""
+class SentFieldError(InvalidInputError):
+    """A parameter, header or field that the caller sent is wrong or unknown; it is named just as it was sent."""
 
 
 def status_of(error: Exception) -> HTTPStatus:
@@ -69,15 +71,20 @@ def status_of(error: Exception) -> HTTPStatus:
 def error_response(error: Exception) -> JSONResponse:
     """Any error as an answer; one that is not in the table is logged and shown without its message."""
     status = status_of(error)
-    if not isinstance(error, KnowledgeError) or status is HTTPStatus.INTERNAL_SERVER_ERROR:
-        _log.error("request_error", error_type=type(error).__name__, exc_info=error)
-        return _answer(status, "internal", "Something went wrong here; the service's log says what.")
     headers: dict[str, str] = {}
     if status is HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = str(_retry_after_s(error))
-    return _answer(status, error.code, error.message, field=_field(error), headers=headers)
+    return JSONResponse({"error": error_detail(error)}, status_code=status, headers=headers)
+
+
+def error_detail(error: Exception) -> dict[str, str]:
+    """Code, message and field of an error; one that is not in the table is logged and shown without its message."""
+    if not isinstance(error, KnowledgeError) or status_of(error) is HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("request_error", error_type=type(error).__name__, exc_info=error)
+        return _detail("internal", "Something went wrong here; the service's log says what.")
+    return _detail(error.code, error.message, field=_field(error))
 
 
 def invalid_input(error: ValidationError | RequestValidationError) -> InvalidInputError:
@@ -88,7 +95,7 @@ def invalid_input(error: ValidationError | RequestValidationError) -> InvalidInp
     field = next((part for part in location if isinstance(part, str)), None)
     said = str(details["msg"])
     message = f"{said[:1].lower()}{said[1:]}."
-    return InvalidInputError(f'"{field}": {message}' if field else f"Wrong input: {message}", field=field)
+    return SentFieldError(f'"{field}": {message}' if field else f"Wrong input: {message}", field=field)
 
 
 def install(app: FastAPI) -> None:
@@ -129,20 +136,21 @@ def _http_error(error: HTTPException, request: Request) -> JSONResponse:
     return error_response(error)
 
 
+def _answer(status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": _detail(code, message)}, status_code=status, headers=headers)
+
+
 def _field(error: KnowledgeError) -> str | None:
     """The wrong value's name as HTTP has it."""
     if not isinstance(error, InvalidInputError) or error.field is None:
         return None
-    return error.field if isinstance(error, UnknownFieldError) else to_camel(error.field)
+    return error.field if isinstance(error, SentFieldError) else to_camel(error.field)
 
 
-def _retry_after_s(error: KnowledgeError) -> int:
+def _retry_after_s(error: Exception) -> int:
     wish_ms = error.retry_after_ms if isinstance(error, EmbeddingUnavailableError) else None
     return RETRY_AFTER_S if wish_ms is None else max(1, math.ceil(wish_ms / 1000))
 
 
-def _answer(
-    status: int, code: str, message: str, *, field: str | None = None, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
-    error = {"code": code, "message": message} | ({} if field is None else {"field": field})
-    return JSONResponse({"error": error}, status_code=status, headers=dict(headers or {}))
+def _detail(code: str, message: str, *, field: str | None = None) -> dict[str, str]:
+    return {"code": code, "message": message} | ({} if field is None else {"field": field})

@@ -21,6 +21,7 @@ _PROBLEMS: Final[dict[int, str]] = {
     HTTPStatus.FORBIDDEN: "The token lacks the permission.",
     HTTPStatus.NOT_FOUND: "What was named is not there.",
     HTTPStatus.CONFLICT: "The state of things forbids it.",
+    HTTPStatus.PRECONDITION_FAILED: "The document is not what the request made a condition; nothing was written.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is over its limit.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "Something went wrong here.",
     HTTPStatus.BAD_GATEWAY: "A source could not be read.",
@@ -45,6 +46,18 @@ def json_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any
     """Document a body that a route reads through :mod:`~.body`."""
     schema = model.model_json_schema(by_alias=True)
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
+
+
+def header_parameter(name: str, description: str, *, pattern: str, example: str) -> dict[str, Any]:
+    """Document a request header that a route reads itself."""
+    return {
+        "name": name,
+        "in": "header",
+        "required": False,
+        "description": description,
+        "schema": {"type": "string", "pattern": pattern},
+        "example": example,
+    }
 
 
 def install(app: FastAPI) -> None:

@@ -1,18 +1,20 @@
-"""Collections: list, get, sync, passes."""
+"""Collections: list, create, get, delete, sync, passes, plan."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from knowledge_worker.domain.names import CollectionName, collection_name
-from knowledge_worker.errors import CollectionNotFoundError, InvalidInputError
+from knowledge_worker.domain.limits import DESCRIPTION_MAX_CHARS, NAME_MAX_CHARS, TITLE_MAX_CHARS
 
-from ..body import checked, optional_json_object
+from ..body import checked, json_object, optional_json_object
+from ..known import refuse_unknown
 from ..openapi import json_body, problems
+from ..parameters import NAME_PATTERN, Count, NameInPath, existing_name
+from ..paths import BASE
 from ..views import (
     CollectionListView,
     CollectionView,
@@ -28,12 +30,9 @@ from ..views import (
 if TYPE_CHECKING:
     from knowledge_worker.knowledge import Knowledge
 
-_SHOWN_NAME_MAX_CHARS = 80
-
 _FORCE = "Also while a failure's waiting time runs."
 _CONFIRM_DELETES = "Carry out deletions that were held back."
-
-NameInPath = Annotated[str, Path(description="The collection's name.", examples=["handbook"])]
+_LOCATION: Final = {"Location": {"description": "Its path.", "schema": {"type": "string"}}}
 
 
 class SyncRequest(BaseModel):
@@ -51,16 +50,19 @@ class SyncRequest(BaseModel):
     confirm_deletes: bool = Field(default=False, description=_CONFIRM_DELETES)
 
 
-def existing_name(name: str) -> CollectionName:
-    """A name that a collection can have.
+class CreateRequest(BaseModel):
+    """A managed collection to create."""
 
-    Raises:
-        CollectionNotFoundError: the name breaks the rule, so no collection has it.
-    """
-    try:
-        return collection_name(name)
-    except InvalidInputError:
-        raise CollectionNotFoundError(name[:_SHOWN_NAME_MAX_CHARS]) from None
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "handbook", "title": "Handbook", "description": "How we work."}]},
+    )
+
+    name: str = Field(
+        pattern=NAME_PATTERN, max_length=NAME_MAX_CHARS, description="Lowercase words of a-z and 0-9 joined by `-`."
+    )
+    title: str | None = Field(default=None, max_length=TITLE_MAX_CHARS)
+    description: str | None = Field(default=None, max_length=DESCRIPTION_MAX_CHARS)
 
 
 def collections_router(knowledge: Knowledge) -> APIRouter:
@@ -72,10 +74,35 @@ def collections_router(knowledge: Knowledge) -> APIRouter:
         """List all collections, those included that no worker has indexed yet."""
         return collection_list_view(knowledge.collections())
 
+    @router.post(
+        "",
+        status_code=201,
+        responses={**problems(409, 413), 201: {"headers": _LOCATION}},
+        openapi_extra=json_body(CreateRequest),
+    )
+    def create_collection(
+        request: Request, response: Response, body: Annotated[dict[str, Any], Depends(json_object)]
+    ) -> CollectionView:
+        """Create a managed collection: empty, untrusted, embedded with the default model."""
+        refuse_unknown(body, known=CreateRequest.model_fields)
+        # A name that is missing is refused by the rule for names, as a wrong one is.
+        created = knowledge.create_collection(
+            body.get("name"),  # pyright: ignore[reportArgumentType]
+            title=body.get("title"),
+            description=body.get("description"),
+        )
+        response.headers["Location"] = f"{request.scope['root_path']}/{BASE}/collections/{created.name}"
+        return collection_view(created)
+
     @router.get("/{name:segment}", responses=problems(404))
     def get_collection(name: NameInPath) -> CollectionView:
         """Get one collection: its status, its last error, its counts."""
         return collection_view(knowledge.collection(existing_name(name)))
+
+    @router.delete("/{name:segment}", status_code=204, response_class=Response, responses=problems(404, 409))
+    def delete_collection(name: NameInPath) -> None:
+        """Delete a managed collection, or one that no code declares any more, with everything in it."""
+        knowledge.delete_collection(existing_name(name))
 
     @router.post(
         "/{name:segment}/sync",
@@ -97,7 +124,7 @@ def collections_router(knowledge: Knowledge) -> APIRouter:
 
     @router.get("/{name:segment}/passes", responses=problems(404))
     def list_passes(
-        name: NameInPath, limit: Annotated[int, Query(ge=1, le=100, description="The most passes to list.")] = 20
+        name: NameInPath, limit: Annotated[Count, Query(ge=1, le=100, description="The most passes to list.")] = 20
     ) -> PassListView:
         """List the last passes, newest first."""
         return pass_list_view(knowledge.passes(existing_name(name), limit=limit))

@@ -13,6 +13,7 @@ from knowledge_worker.domain.limits import NAME_MAX_CHARS, QUERY_MAX_CHARS, RESU
 
 from ..body import WholeNumber, checked, json_object
 from ..openapi import json_body, problems
+from ..parameters import NAME_PATTERN, Count
 from ..views import SearchView, search_view
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 # Only described here; the search itself refuses what breaks these two, with a message of its own.
 _NOT_BLANK: JsonDict = {"pattern": r"\S"}
-_NAME: JsonDict = {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$", "maxLength": NAME_MAX_CHARS}
+_NAME: JsonDict = {"pattern": NAME_PATTERN, "maxLength": NAME_MAX_CHARS}
 
 
 class SearchRequest(BaseModel):
@@ -76,7 +77,7 @@ def search_router(knowledge: Knowledge) -> APIRouter:
             list[Annotated[str, Field(json_schema_extra=_NAME)]] | None,
             Query(description="The same as `collection`; those of both are searched."),
         ] = None,
-        top_k: Annotated[int, Query(alias="topK", ge=1, le=RESULTS_MAX)] = RESULTS_DEFAULT,
+        top_k: Annotated[Count, Query(alias="topK", ge=1, le=RESULTS_MAX)] = RESULTS_DEFAULT,
         min_score: Annotated[float | None, Query(alias="minScore", ge=-1, le=1, allow_inf_nan=False)] = None,
     ) -> SearchView:
         """Search by meaning, with the question in the query string."""
