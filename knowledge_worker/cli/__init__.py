@@ -23,6 +23,8 @@ COMMANDS: Final = {
     "migrate": "Bring the database to this version's tables.",
     "check": "Say what is wrong with declarations and settings.",
     "status": "Show every collection and how it is doing.",
+    "collections": "List, create and delete collections.",
+    "documents": "Put, get, list, delete and import documents.",
     "sync": "Ask for a pass over a collection now.",
     "plan": "Show what a pass would do, without doing it.",
     "search": "Find passages by meaning.",

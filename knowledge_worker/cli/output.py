@@ -112,10 +112,19 @@ def wrapped(text: str, *, width: int) -> list[str]:
 
 def views() -> ModuleType:
     """The JSON that the API answers with; ``--json`` prints the same."""
+    return _of_api("views")
+
+
+def document_views() -> ModuleType:
+    """The same for documents."""
+    return _of_api("document_views")
+
+
+def _of_api(module: str) -> ModuleType:
     from knowledge_worker._bundled import API_MODULE, load_api
 
     load_api()
-    return importlib.import_module(f"{API_MODULE}.views")
+    return importlib.import_module(f"{API_MODULE}.{module}")
 
 
 def echo_json(view: BaseModel | dict[str, Any]) -> None:
