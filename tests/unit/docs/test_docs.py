@@ -82,10 +82,27 @@ def shared_flags() -> set[str]:
     return {f"--{name.replace('_', '-')}" for name in SHARED}
 
 
-def command(name: str) -> click.Command:
-    module = importlib.import_module(f"knowledge_worker.cli.{name}")
-    found: click.Command = getattr(module, name)
+def command(path: str) -> click.Command:
+    """The command of a path such as ``status`` or ``documents put``."""
+    name, *below = path.split()
+    found: click.Command = getattr(importlib.import_module(f"knowledge_worker.cli.{name}"), name)
+    for each in below:
+        assert isinstance(found, click.Group)
+        found = found.commands[each]
     return found
+
+
+def command_paths() -> Iterator[str]:
+    """Every command that does something; a group does when it may stand alone."""
+    for name in COMMANDS:
+        found = command(name)
+        if not isinstance(found, click.Group) or found.invoke_without_command:
+            yield name
+        if isinstance(found, click.Group):
+            yield from (f"{name} {below}" for below in found.commands)
+
+
+PATHS = list(command_paths())
 
 
 # Links and names
@@ -125,7 +142,8 @@ def test_every_command_line_that_a_page_shows_exists(page: Path) -> None:
     for line in filter(None, shown):
         name, *arguments = re.findall(r"[^\s\"']+|\"[^\"]*\"|'[^']*'", line)
         if name in COMMANDS:
-            known = set(options(command(name))) | {"--help"}
+            path = f"{name} {arguments[0]}" if arguments else name
+            known = set(options(command(path if path in PATHS else name))) | {"--help"}
             wrong += [line for one in arguments if one.startswith("--") and one not in known]
         elif not name.startswith(("-", 'search"')):
             wrong.append(line)
@@ -183,10 +201,10 @@ CLI = DOCS / "reference/cli.md"
 
 def test_the_cli_page_has_every_command() -> None:
     shown = re.findall(r"^## knowledge-worker (.+)$", CLI.read_text(), re.MULTILINE)
-    assert sorted(shown) == sorted(COMMANDS)
+    assert sorted(shown) == sorted(PATHS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", PATHS)
 def test_the_cli_page_has_every_option_of_a_command(name: str) -> None:
     shown = {names(cells[0])[0]: "".join(names(cells[1])) for cells in rows(section(CLI, f"knowledge-worker {name}"))}
     own = {flag: variable for flag, variable in options(command(name)).items() if flag not in shared_flags()}
