@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from knowledge_worker.chunking import chunk_text
     from knowledge_worker.knowledge import Knowledge
+    from knowledge_worker.tools import knowledge_tools
 
 __all__ = [
     "ConfigurationError",
@@ -41,6 +42,7 @@ __all__ = [
     "define_knowledge_source",
     "folder",
     "git",
+    "knowledge_tools",
 ]
 
 try:
@@ -66,4 +68,8 @@ def __getattr__(name: str) -> Any:
         from knowledge_worker.chunking import chunk_text
 
         return chunk_text
+    if name == "knowledge_tools":
+        from knowledge_worker.tools import knowledge_tools
+
+        return knowledge_tools
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
