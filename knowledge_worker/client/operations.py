@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel
+from pydantic.alias_generators import to_snake
 
 from knowledge_worker.client.exchange import OK, Operation, Repeat, Reply, Request
 from knowledge_worker.client.models import (
@@ -168,7 +169,7 @@ def search(
     body = encode({"query": query, "collections": names, "topK": top_k, "minScore": min_score})
     return Operation(
         request=Request(method="POST", path="/knowledge/search", headers=_JSON, body=body),
-        parse=lambda reply: _one(SearchResult, reply),
+        parse=lambda reply: SearchResult.model_validate(_in_snake_case(_object(reply))),
         collection=names[0] if names is not None and len(names) == 1 else "",
     )
 
@@ -231,6 +232,16 @@ def _one(model: type[Model], reply: Reply) -> Model:
 
 def _list(model: type[Model], reply: Reply) -> list[Model]:
     return [model.model_validate(each) for each in _object(reply)["data"]]
+
+
+def _in_snake_case(value: object) -> object:
+    """The names of fields as Python has them; for answers whose every key is one of ours."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {to_snake(name): _in_snake_case(each) for name, each in fields.items()}
+    if isinstance(value, list):
+        return [_in_snake_case(each) for each in cast("list[object]", value)]
+    return value
 
 
 def _page(reply: Reply) -> DocumentPage:
