@@ -22,6 +22,7 @@ import knowledge_worker
 from knowledge_worker.cli import COMMANDS
 from knowledge_worker.cli.exit_codes import MEANINGS
 from knowledge_worker.cli.options import SHARED
+from knowledge_worker.client import KnowledgeClient
 from knowledge_worker.config import PREFIX, ProviderSettings, Settings
 
 ROOT = Path(__file__).parents[3]
@@ -240,10 +241,20 @@ def shown_signatures() -> Iterator[Any]:
     for shown in re.findall(r"^`(\w+\(.*?\))`", text, re.MULTILINE):
         name = shown.partition("(")[0]
         yield pytest.param(shown, getattr(knowledge_worker, name), id=name)
-    for cells in rows(section(PYTHON, "Knowledge")):
-        for shown in names(cells[0]):
-            name = shown.partition("(")[0]
-            yield pytest.param(shown, getattr(knowledge_worker.Knowledge, name), id=f"Knowledge.{name}")
+    for heading, kind in (("Knowledge", knowledge_worker.Knowledge), ("The client", KnowledgeClient)):
+        for cells in rows(section(PYTHON, heading)):
+            for shown in names(cells[0]):
+                name = shown.partition("(")[0]
+                if shown.endswith(")"):
+                    yield pytest.param(shown, getattr(kind, name), id=f"{kind.__name__}.{name}")
+    made = re.search(r"`(KnowledgeClient\(.*?\))`", text)
+    assert made
+    yield pytest.param(made[1], KnowledgeClient, id="KnowledgeClient")
+
+
+def test_the_python_page_has_every_method_of_the_client() -> None:
+    shown = {shown.partition("(")[0] for cells in rows(section(PYTHON, "The client")) for shown in names(cells[0])}
+    assert {name for name in vars(KnowledgeClient) if not name.startswith("_")} <= shown
 
 
 @pytest.mark.parametrize(("shown", "real"), list(shown_signatures()))
