@@ -25,15 +25,17 @@ from knowledge_worker.domain.collection import Collection, Generation
 from knowledge_worker.domain.document import checked_document
 from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassCounts, PassTrigger
+from knowledge_worker.domain.ranking import Fusion
 from knowledge_worker.embedded.servers import start_servers
 from knowledge_worker.indexing.embed import text_hash
 from knowledge_worker.ports import Vectors
 from knowledge_worker.store.postgres import PostgresStore
-from knowledge_worker.store.postgres.chunks import _statement
+from knowledge_worker.store.postgres.ranking import Statement
 from knowledge_worker.store.protocol import (
     DeclaredCollection,
     EmbeddedChunk,
     Lease,
+    SearchQuery,
     SearchTarget,
     SettledDocument,
     Success,
@@ -56,6 +58,19 @@ class Clustered:
         latent = self._centres[self._rng.integers(0, 500, count)] + 0.6 * self._rng.normal(size=(count, 32))
         vectors = (latent @ self._projection).astype(np.float32)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def _statement(target: SearchTarget, *, exact: set[int]) -> str:
+    return Statement(
+        targets=[target],
+        semantic=True,
+        words=None,
+        fusion=Fusion(),
+        candidates=TOP,
+        limit=TOP,
+        per_document=TOP,
+        exact=exact,
+    ).sql()
 
 
 class Loaded:
@@ -107,7 +122,9 @@ class Loaded:
         return loaded - started, indexed - loaded, time.perf_counter() - indexed
 
     def search(self, vector: Vectors) -> list[tuple[str, int]]:
-        matches = self.store.chunks.search([self.target], vector, limit=TOP, min_score=None)
+        matches = self.store.chunks.search(
+            [self.target], SearchQuery(vector=vector, words=None, limit=TOP, candidates=TOP, per_document=TOP)
+        )
         assert matches is not None
         return [(match.document, match.index) for match in matches]
 
@@ -116,10 +133,9 @@ class Loaded:
         target = self.target
         with self.store.database.transaction() as tx:
             rows = tx.rows(
-                _statement([target], limit=TOP, exact={target.key}),
+                _statement(target, exact={target.key}),
                 query="[" + ",".join(map(str, vector.tolist())) + "]",
                 keys=[target.key],
-                min_score=-2.0,
             )
         return [(row["document"], row["ord"]) for row in rows]
 

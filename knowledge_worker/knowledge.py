@@ -16,7 +16,7 @@ from knowledge_worker.declarations import KnowledgeCollection, check_declaration
 from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
 from knowledge_worker.domain.document import Document, DocumentInput, DocumentPage, FailedDocument, PutResult
 from knowledge_worker.domain.language import SIMPLE
-from knowledge_worker.domain.limits import LIST_DEFAULT, RESULTS_DEFAULT
+from knowledge_worker.domain.limits import LIST_DEFAULT, PER_DOCUMENT_DEFAULT, RESULTS_DEFAULT
 from knowledge_worker.domain.match import SearchResult
 from knowledge_worker.domain.names import collection_name
 from knowledge_worker.domain.passes import PassRecord, PassTrigger
@@ -348,14 +348,25 @@ class Knowledge:
         collections: Iterable[str] | str | None = None,
         top_k: int = RESULTS_DEFAULT,
         min_score: float | None = None,
+        mode: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        per_document: int = PER_DOCUMENT_DEFAULT,
+        explain: bool = False,
     ) -> SearchResult:
-        """Find the passages nearest in meaning.
+        """Find the best passages.
 
         Args:
             query: 1 to 1000 characters.
             collections: names; None searches all that can be searched.
             top_k: 1 to 20 matches.
-            min_score: cosine similarity that a match has at least.
+            min_score: cosine similarity that a match has at least; without a mode it makes the search semantic.
+            mode: ``semantic`` (by meaning), ``lexical`` (by words) or ``hybrid`` (by both, the default). When the
+                model cannot be reached a hybrid search goes by words alone, and the result says so.
+            filters: of the documents: ``{"metadata": {"team": "support", "year": {"gte": 2020}}, "id_prefix": "docs/",
+                "source": "…"}``; a condition is a value, a list of values (any of them) or ``exists``, ``gt``,
+                ``gte``, ``lt``, ``lte``.
+            per_document: matches of one document that come before those of others run out, 1 to 20.
+            explain: whether each match says its rank and score in each leg.
 
         Raises:
             InvalidInputError: a value breaks a rule; ``field`` names it.
@@ -363,7 +374,16 @@ class Knowledge:
             NotSearchableError: nothing that was asked for can be searched now.
             EmbeddingError: the query did not become a vector.
         """
-        return self._parts.searching.search(query, collections=collections, top_k=top_k, min_score=min_score)
+        return self._parts.searching.search(
+            query,
+            collections=collections,
+            top_k=top_k,
+            min_score=min_score,
+            mode=mode,
+            filters=filters,
+            per_document=per_document,
+            explain=explain,
+        )
 
     def plan(self, name: str) -> Plan:
         """What a pass would do now: reads the sources and the store, writes nothing, embeds nothing.

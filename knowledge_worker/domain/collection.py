@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_worker.domain.language import SIMPLE
+
+NO_MODEL: Final = "none"
+"""What stands in place of a model's name for a collection that is searched by words only."""
 
 
 class CollectionKind(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,6 +29,7 @@ LIST_DEFAULT: Final = 50
 LIST_MAX: Final = 100
 RESULTS_DEFAULT: Final = 5
 RESULTS_MAX: Final = 20
+PER_DOCUMENT_DEFAULT: Final = 3
 RESULT_MAX_CHARS: Final = 20_000
 QUERY_MAX_CHARS: Final = 1000
 DIMENSIONS_MAX: Final = 3900
@@ -99,6 +100,15 @@ class Limits(BaseModel):
         ge=1,
         le=1000,
         description="Candidates an HNSW search keeps: more is slower and finds more.",
+    )
+    hybrid_fusion: Literal["weighted", "rrf"] = Field(
+        default="weighted", description="How the two legs of a hybrid search become one ranking."
+    )
+    hybrid_weight: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="How much meaning counts against words; without it what was measured for the model, else 0.5.",
     )
     index_memory_mb: int = Field(
         default=1024, ge=16, le=COUNT_MAX, description="The most memory PostgreSQL may use to build one HNSW index."

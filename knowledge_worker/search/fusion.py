@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from knowledge_worker.domain.match import Match
+from knowledge_worker.domain.ranking import RRF_K
+from knowledge_worker.store.protocol import Hit
 
-RRF_K: Final = 60
+WEIGHT_DEFAULT: Final = 0.5
+WEIGHTS: Final = {"local/wordllama": 0.3}
+"""Static vectors know words only, and BM25 knows them better."""
 
 
-def reciprocal_rank_fusion(rankings: Sequence[Sequence[Match]]) -> list[Match]:
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     """Merge rankings by rank alone: ``Σ 1/(60 + rank)``, Cormack, Clarke and Büttcher, SIGIR 2009.
 
     Args:
         rankings: each best first; a passage stands in at most one of them (they are of different collections).
 
     Returns:
-        All matches, best first, ties by their own score and then by identity; scores stay as they were.
+        All hits, best first, ties by their own score and then by identity; scores stay as they were.
     """
-    placed = [(1 / (RRF_K + rank), match) for ranking in rankings for rank, match in enumerate(ranking, start=1)]
+    placed = [(1 / (RRF_K + rank), hit) for ranking in rankings for rank, hit in enumerate(ranking, start=1)]
     placed.sort(key=lambda one: (-one[0], -one[1].score, one[1].collection, one[1].document, one[1].index))
-    return [match for _, match in placed]
+    return [hit for _, hit in placed]
+
+
+def fusion_weight(model: str) -> float:
+    """How much the semantic leg of a hybrid search counts, measured for the models that come along (docs/decisions).
+
+    Args:
+        model: ``<provider>/<model id>``.
+    """
+    return WEIGHTS.get(model, WEIGHT_DEFAULT)

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from knowledge_worker.domain.document import is_blank, storable
-from knowledge_worker.domain.limits import QUERY_MAX_CHARS, RESULTS_DEFAULT, RESULTS_MAX
+from knowledge_worker.domain.filters import Filters, checked_filters
+from knowledge_worker.domain.limits import PER_DOCUMENT_DEFAULT, QUERY_MAX_CHARS, RESULTS_DEFAULT, RESULTS_MAX
 from knowledge_worker.domain.names import collection_name
+from knowledge_worker.domain.ranking import SearchMode
 from knowledge_worker.errors import InvalidInputError
 
 
@@ -19,12 +21,19 @@ class SearchRequest:
     Attributes:
         collections: names, each once; None for all that can be searched.
         min_score: cosine similarity that a match has at least, -1 to 1.
+        mode: what is compared.
+        per_document: passages of one document that come before those of others run out.
+        explain: whether each match says what the legs said of it.
     """
 
     query: str
     collections: tuple[str, ...] | None
     top_k: int
     min_score: float | None
+    mode: SearchMode
+    filters: Filters
+    per_document: int
+    explain: bool
 
 
 def checked_request(
@@ -33,6 +42,10 @@ def checked_request(
     collections: Iterable[object] | str | None = None,
     top_k: object = RESULTS_DEFAULT,
     min_score: object = None,
+    mode: object = None,
+    filters: object = None,
+    per_document: object = PER_DOCUMENT_DEFAULT,
+    explain: object = False,
 ) -> SearchRequest:
     """Check what a caller asks.
 
@@ -64,7 +77,35 @@ def checked_request(
                 "collections is an empty list: name at least one, or leave it out to search all.", field="collections"
             )
         names = tuple(dict.fromkeys(_name(one) for one in given))
-    return SearchRequest(query=storable(query), collections=names, top_k=top_k, min_score=min_score)
+    if isinstance(per_document, bool) or not isinstance(per_document, int) or not 1 <= per_document <= RESULTS_MAX:
+        raise InvalidInputError(f"perDocument is a whole number from 1 to {RESULTS_MAX}.", field="perDocument")
+    if not isinstance(explain, bool):
+        raise InvalidInputError("explain is true or false.", field="explain")
+    return SearchRequest(
+        query=storable(query),
+        collections=names,
+        top_k=top_k,
+        min_score=min_score,
+        mode=_mode(mode, min_score),
+        filters=checked_filters(filters),
+        per_document=per_document,
+        explain=explain,
+    )
+
+
+def _mode(value: object, min_score: float | None) -> SearchMode:
+    if value is None:
+        # A least cosine similarity asks for a ranking by it.
+        return SearchMode.HYBRID if min_score is None else SearchMode.SEMANTIC
+    try:
+        mode = SearchMode(str(value))
+    except ValueError:
+        raise InvalidInputError(f"mode is one of: {', '.join(SearchMode)}.", field="mode") from None
+    if mode is SearchMode.LEXICAL and min_score is not None:
+        raise InvalidInputError(
+            "minScore is a cosine similarity, which a lexical search has none of.", field="minScore"
+        )
+    return mode
 
 
 def _name(value: object) -> str:

@@ -10,9 +10,10 @@ from typing import Protocol
 from knowledge_worker.domain.chunk import Chunk
 from knowledge_worker.domain.collection import Collection, CollectionKind, Generation
 from knowledge_worker.domain.document import CheckedDocument, FailedDocument
+from knowledge_worker.domain.filters import Filters
 from knowledge_worker.domain.language import SIMPLE
-from knowledge_worker.domain.match import Match
 from knowledge_worker.domain.passes import PassCounts, PassRecord, PassTrigger
+from knowledge_worker.domain.ranking import CANDIDATES, Fusion
 from knowledge_worker.ports import Vectors
 from knowledge_worker.store.managed import ManagedStore
 
@@ -194,6 +195,59 @@ class SearchTarget:
     name: str
     trusted: bool
     generation: Generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """What a search compares with.
+
+    Attributes:
+        vector: of the query, for the semantic leg; None leaves the leg out.
+        words: the query as :func:`~knowledge_worker.chunking.words.searchable` gives it, for the lexical leg; None
+            leaves the leg out. At least one of the two is there.
+        limit: hits to return.
+        candidates: that each leg contributes.
+        per_document: hits of one document that come before those of others run out.
+        min_score: cosine similarity that a hit has at least; needs the semantic leg.
+    """
+
+    vector: Vectors | None
+    words: str | None
+    limit: int
+    per_document: int
+    candidates: int = CANDIDATES
+    fusion: Fusion = field(default_factory=Fusion)
+    min_score: float | None = None
+    filters: Filters = field(default_factory=Filters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A passage that a search found.
+
+    Attributes:
+        score: cosine, BM25 or both fused, as the legs of the query have it.
+        span: offsets of its first character and behind its last one in the document, in code points.
+        beyond: enough passages of its document are better.
+        cosine, bm25: of the legs that found it; ``semantic_place`` and ``lexical_place`` are its ranks there, from 1.
+    """
+
+    collection: str
+    document: str
+    index: int
+    text: str
+    score: float
+    title: str | None
+    source: str | None
+    section: tuple[str, ...]
+    lines: tuple[int, int]
+    span: tuple[int, int]
+    trusted: bool
+    beyond: bool
+    cosine: float | None
+    semantic_place: int | None
+    bm25: float | None
+    lexical_place: int | None
 
 
 class CollectionStore(Protocol):
@@ -467,13 +521,11 @@ class ChunkStore(Protocol):
         """Collections by name (all for None), without counts."""
         ...
 
-    def search(
-        self, targets: Sequence[SearchTarget], vector: Vectors, *, limit: int, min_score: float | None
-    ) -> list[Match] | None:
+    def search(self, targets: Sequence[SearchTarget], query: SearchQuery) -> list[Hit] | None:
         """The best passages of collections that are served by one model, in one statement.
 
         Returns:
-            Matches, best first; None when a target is no longer as described (then resolve again).
+            Hits, best first; None when a target is no longer as described (then resolve again).
         """
         ...
 

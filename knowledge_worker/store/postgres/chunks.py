@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection as AnyCollection
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from sqlalchemy import RowMapping
 
-from knowledge_worker.domain.collection import ChunkStorage, Collection, Generation
+from knowledge_worker.domain.collection import ChunkStorage, Collection
 from knowledge_worker.domain.limits import Limits
-from knowledge_worker.domain.match import Match
-from knowledge_worker.ports import Vectors
 from knowledge_worker.store.postgres.database import Database, TableGoneError, Transaction
-from knowledge_worker.store.postgres.placement import Part
+from knowledge_worker.store.postgres.filters import filter_sql
+from knowledge_worker.store.postgres.ranking import Statement
 from knowledge_worker.store.postgres.rows import COLLECTIONS, collection_of
-from knowledge_worker.store.protocol import ChunkStore, SearchTarget
+from knowledge_worker.store.postgres.words import query_words
+from knowledge_worker.store.protocol import ChunkStore, Hit, SearchQuery, SearchTarget
 
-_TEXTS = "title, source, section, line_start, line_end, text"
+FEW_DOCUMENTS: Final = 1000
 
 
 class PostgresChunks(ChunkStore):
@@ -34,19 +35,17 @@ class PostgresChunks(ChunkStore):
             )
         return {row["name"]: collection_of(row) for row in rows}
 
-    def search(
-        self, targets: Sequence[SearchTarget], vector: Vectors, *, limit: int, min_score: float | None
-    ) -> list[Match] | None:
+    def search(self, targets: Sequence[SearchTarget], query: SearchQuery) -> list[Hit] | None:
         by_key = {target.key: target for target in targets}
         try:
             with self._database.transaction() as tx:
-                rows = self._rows(tx, by_key, vector, limit=limit, min_score=min_score)
+                rows = self._rows(tx, by_key, query)
         except TableGoneError:
             return None
         if rows is None:
             return None
-        matches = [
-            Match(
+        hits = [
+            Hit(
                 collection=by_key[row["key"]].name,
                 document=row["document"],
                 index=row["ord"],
@@ -56,95 +55,76 @@ class PostgresChunks(ChunkStore):
                 source=row["source"],
                 section=tuple(row["section"]),
                 lines=(row["line_start"], row["line_end"]),
+                span=(row["char_start"], row["char_end"]),
                 trusted=row["trusted"] and by_key[row["key"]].trusted,
+                beyond=row["beyond"],
+                cosine=row["cosine"],
+                semantic_place=row["semantic_place"],
+                bm25=row["bm25"],
+                lexical_place=row["lexical_place"],
             )
             for row in rows
             if row["ord"] is not None
         ]
-        return sorted(matches, key=lambda match: (-match.score, match.collection, match.document, match.index))
+        return sorted(hits, key=lambda hit: (hit.beyond, -hit.score, hit.collection, hit.document, hit.index))
 
     def _rows(
-        self,
-        tx: Transaction,
-        targets: Mapping[int, SearchTarget],
-        vector: Vectors,
-        *,
-        limit: int,
-        min_score: float | None,
+        self, tx: Transaction, targets: Mapping[int, SearchTarget], query: SearchQuery
     ) -> Sequence[RowMapping] | None:
-        """Rows of :func:`_statement`; None when a target is no longer as described."""
+        """Rows of :class:`Statement`; None when a target is no longer as described."""
         own = {key for key, target in targets.items() if target.generation.storage is ChunkStorage.OWN}
-        if own:
+        only, values = filter_sql(query.filters, "d")
+        words = None
+        if query.words is not None:
+            words = query_words(tx, [one.generation.id for one in targets.values()], query.words)
+        if query.vector is not None:
+            values["query"] = "[" + ",".join(map(str, query.vector.tolist())) + "]"
+        if own and query.vector is not None:
             # An index scan gives no more rows than ef_search on its own, and goes on in strict order when asked to.
             tx.rows(
                 """
                 select set_config('hnsw.ef_search', :ef, true), set_config('hnsw.iterative_scan', 'strict_order', true)
                 """,
-                ef=str(min(1000, max(self._ef_search, limit))),
+                ef=str(min(1000, max(self._ef_search, query.candidates))),
             )
-        exact: set[int] = set()
+        statement = Statement(
+            targets=list(targets.values()),
+            semantic=query.vector is not None,
+            words=words,
+            fusion=query.fusion,
+            candidates=query.candidates,
+            limit=query.limit,
+            per_document=query.per_document,
+            only=only,
+            min_score=query.min_score is not None,
+            exact={key for key in own if query.filters and self._few(tx, key, only, values)},
+        )
         while True:
-            rows = tx.rows(
-                _statement(targets.values(), limit=limit, exact=exact),
-                query="[" + ",".join(map(str, vector.tolist())) + "]",
-                keys=list(targets),
-                min_score=-2.0 if min_score is None else min_score,
-            )
-            # Every collection has a row, matches or not, with what it serves in the snapshot of the search.
+            rows = tx.rows(statement.sql(), keys=list(targets), min_score=query.min_score, **values)
             found = {row["key"]: (row["serving"], row["storage"]) for row in rows}
             if found != {key: (one.generation.id, one.generation.storage) for key, one in targets.items()}:
                 return None
-            # An index may give up early; an exact scan never does.
-            short = {row["key"] for row in rows if row["key"] in own and row["found"] < limit} - exact
-            if not short:
+            # An index may give up early; an exact scan never does. A passage may have common words alone.
+            near = {row["key"] for row in rows if row["key"] in own and row["near"] < query.candidates}
+            short = query.vector is None and sum(row["ord"] is not None for row in rows) < query.limit
+            more_exact = near - set(statement.exact) if query.vector is not None else set[int]()
+            more_words = set(targets) - set(statement.all_words) if short else set[int]()
+            if not more_exact and not more_words:
                 return rows
-            exact |= short
+            statement = replace(
+                statement,
+                exact={*statement.exact, *more_exact},
+                all_words={*statement.all_words, *more_words},
+            )
 
-
-def _statement(targets: AnyCollection[SearchTarget], *, limit: int, exact: AnyCollection[int]) -> str:
-    """The SQL; generations and the limit stand in it as numbers, so that a cached plan fits each of them.
-
-    Args:
-        exact: keys of those whose index is not to be used.
-    """
-    branches = " union all ".join(_branch(target, limit, exact=target.key in exact) for target in targets)
-    texts = " union all ".join(
-        f"""
-        select best.*, {_TEXTS} from best join {part.table} k on {part.where}
-          and k.document_id = best.document_id and k.ord = best.ord where best.key = {target.key:d}
-        """
-        for target in targets
-        for part in [_part(target.generation)]
-    )
-    return f"""
-        with found as materialized ({branches}),
-        best as materialized (
-          select * from found where 1 - distance >= :min_score order by distance, document_id, ord limit {limit:d}
-        ),
-        texts as ({texts})
-        select c.id as key, c.serving, s.storage, c.trusted, d.document_id as document, t.ord, 1 - t.distance as score,
-               t.title, t.source, t.section, t.line_start, t.line_end, t.text,
-               (select count(*) from found where found.key = c.id) as found
-        from collections c
-        left join generations s on s.id = c.serving
-        left join texts t on t.key = c.id
-        left join documents d on d.id = t.document_id
-        where c.id = any(:keys)
-    """
-
-
-def _branch(target: SearchTarget, limit: int, *, exact: bool) -> str:
-    part = _part(target.generation)
-    distance = "embedding <=> cast(:query as halfvec)"
-    if part.storage is ChunkStorage.SHARED or exact:
-        order = f"({distance}) + 0, document_id, ord"  # the sum keeps the planner from the index
-    else:
-        order = distance
-    return f"""
-        (select {target.key:d} as key, document_id, ord, {distance} as distance from {part.table}
-         where {part.where} order by {order} limit {limit:d})
-    """
-
-
-def _part(generation: Generation) -> Part:
-    return Part(generation=generation.id, storage=generation.storage)
+    def _few(self, tx: Transaction, key: int, only: str, values: Mapping[str, object]) -> bool:
+        """Whether so few documents pass that looking at all of their passages is quicker than an index is."""
+        count: int = tx.value(
+            f"""
+            select count(*) from (
+              select from documents d where d.collection_id = :collection and {only} limit {FEW_DOCUMENTS + 1:d}) some
+            """,
+            collection=key,
+            **values,
+        )
+        return count <= FEW_DOCUMENTS

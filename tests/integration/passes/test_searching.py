@@ -32,7 +32,10 @@ def test_a_query_vector_of_other_dimensions_is_said_and_never_compared(make: Mak
     run(knowledge)
     provider.script(Rule(body="wrong_dimensions"))
     with pytest.raises(EmbeddingUnavailableError, match="dimensions"):
-        knowledge.search("apples")
+        knowledge.search("apples", mode="semantic")
+    by_words = knowledge.search("apples")
+    assert "dimensions" in (by_words.degraded or "")
+    assert [match.score_kind for match in by_words.matches] == ["bm25"]
 
 
 def test_a_title_of_any_length_makes_a_match_of_bounded_length(make: Make) -> None:

@@ -13,7 +13,6 @@ from knowledge_worker.domain.chunk import Chunk
 from knowledge_worker.domain.collection import ChunkStorage, Collection, Generation
 from knowledge_worker.domain.document import checked_document
 from knowledge_worker.domain.limits import Limits
-from knowledge_worker.domain.match import Match
 from knowledge_worker.domain.passes import PassCounts, PassTrigger
 from knowledge_worker.indexing.embed import text_hash
 from knowledge_worker.ports import Vectors
@@ -23,7 +22,9 @@ from knowledge_worker.store.protocol import (
     DeclaredCollection,
     EmbeddedChunk,
     Guard,
+    Hit,
     Lease,
+    SearchQuery,
     SearchTarget,
     SettledDocument,
     Success,
@@ -154,14 +155,17 @@ class Index:
         self.fit(lease.guard, generation)
         assert self.end(lease, generation)
 
-    def search(self, query: str, limit: int) -> list[Match]:
+    def search(self, query: str, limit: int) -> list[Hit]:
         """A search as :class:`~knowledge_worker.service.searching.Searching` makes it."""
         vector = self.embed([query])[0]
         for _ in range(5):
             collection = self.store.chunks.targets([self.name])[self.name]
             assert collection.serving is not None
             target = SearchTarget(key=collection.key, name=self.name, trusted=True, generation=collection.serving)
-            matches = self.store.chunks.search([target], vector, limit=limit, min_score=None)
+            matches = self.store.chunks.search(
+                [target],
+                SearchQuery(vector=vector, words=None, limit=limit, candidates=limit, per_document=limit),
+            )
             if matches is not None:
                 return matches
         raise AssertionError("the collection changed five times during one search")

@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 from knowledge_worker.domain.collection import ChunkStorage
+from knowledge_worker.domain.ranking import Fusion
 from knowledge_worker.ports import Vectors
-from knowledge_worker.store.postgres.chunks import _statement
+from knowledge_worker.store.postgres.ranking import Statement
 from knowledge_worker.store.protocol import SearchTarget
 
 from .conftest import DIMENSIONS, Index, numbered
@@ -60,12 +61,14 @@ def test_an_index_finds_what_an_exact_search_finds(index: Index) -> None:
 def plan(index: Index) -> str:
     """How PostgreSQL runs the search of the collection."""
     target = SearchTarget(key=index.collection.key, name=index.name, trusted=True, generation=index.serving)
+    statement = Statement(
+        targets=[target], semantic=True, words=None, fusion=Fusion(), candidates=100, limit=10, per_document=3
+    )
     with index.store.database.transaction() as tx:
         rows = tx.rows(
-            "explain " + _statement([target], limit=10, exact=()),
+            "explain " + statement.sql(),
             query=str(index.embed(["query 1"])[0].tolist()),
             keys=[target.key],
-            min_score=-2.0,
         )
     return "\n".join(row["QUERY PLAN"] for row in rows)
 

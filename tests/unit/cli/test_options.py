@@ -112,7 +112,8 @@ def test_a_wrong_variable_is_named_without_its_value(
 
 
 def test_every_duration_and_count_has_an_upper_bound() -> None:
-    for name, field in Limits.model_fields.items():
+    numbers = {name: field for name, field in Limits.model_fields.items() if not isinstance(field.default, str)}
+    for name, field in numbers.items():
         with pytest.raises(ConfigurationError, match=f"KNOWLEDGE_{name.upper()}: .*less than"):
             load_settings(**{name: 2**63})
         load_settings(**{name: field.default})
