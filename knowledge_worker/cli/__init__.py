@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "plan": "Show what a pass would do, without doing it.",
     "search": "Find passages by meaning.",
     "passes": "Show the last passes of a collection.",
+    "mcp": "Serve the tools to MCP clients, such as editors and assistants.",
 }
 
 _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in MEANINGS)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from knowledge_worker.tools.adapters import langchain_tools, openai_agents_tools, openai_tools, pydantic_ai_tools
+from knowledge_worker.tools.adapters import (
+    langchain_tools,
+    mcp_server,
+    openai_agents_tools,
+    openai_tools,
+    pydantic_ai_tools,
+)
 from knowledge_worker.tools.guarding import guard
 from knowledge_worker.tools.openai_functions import OpenAITools
 from knowledge_worker.tools.result import ToolResult, recorded_result
@@ -16,6 +22,7 @@ __all__ = [
     "guard",
     "knowledge_tools",
     "langchain_tools",
+    "mcp_server",
     "openai_agents_tools",
     "openai_tools",
     "pydantic_ai_tools",

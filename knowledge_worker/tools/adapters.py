@@ -12,6 +12,7 @@ from knowledge_worker.tools.tool import KnowledgeTools
 if TYPE_CHECKING:
     from agents import FunctionTool
     from langchain_core.tools import StructuredTool
+    from mcp.server import Server
     from pydantic_ai import Tool
 
 
@@ -59,3 +60,15 @@ def langchain_tools(tools: KnowledgeTools) -> list[StructuredTool]:
     from knowledge_worker.tools import langchain
 
     return langchain.structured_tools(tools)
+
+
+def mcp_server(tools: KnowledgeTools) -> Server[Any]:
+    """An MCP server, to run over a transport of the official SDK; ``knowledge-worker mcp`` runs one.
+
+    Raises:
+        ConfigurationError: the extra ``mcp`` is not installed.
+    """
+    require("mcp", "mcp")
+    from knowledge_worker.tools import mcp
+
+    return mcp.mcp_server(tools)

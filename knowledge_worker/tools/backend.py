@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from inspect import iscoroutinefunction
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -99,6 +100,21 @@ class Backend:
         if isinstance(self._knowledge, _LooksUp):
             return self._knowledge.get_document(collection, document)
         return cast("_Client", self._knowledge).document(collection, document)
+
+    def view(self, name: str) -> dict[str, Any]:
+        """A collection for people and models: what it is, and how it is doing.
+
+        Raises:
+            CollectionNotFoundError: it is not there.
+        """
+        one = self._knowledge.collection(name)
+        facts = {"name": one.name, "title": one.title, "description": one.description, "status": str(one.status)}
+        shown: dict[str, Any] = {key: value for key, value in facts.items() if value is not None}
+        counts = one.documents
+        shown["documents"] = {"ready": counts.ready, "pending": counts.pending, "failed": counts.failed}
+        if one.synced_at is not None:
+            shown["syncedAt"] = one.synced_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return shown
 
     @property
     def declared(self) -> dict[str, CollectionFacts]:

@@ -6,11 +6,12 @@ a checkpointer stores it and it comes back with the thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.func import task
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import interrupt
 
@@ -20,6 +21,15 @@ from knowledge_worker.tools.result import says_tainted
 from knowledge_worker.tools.taint import NOT_APPROVED, REFUSED, metadata_of, recorded_taint
 from knowledge_worker.tools.tool import KnowledgeTool, KnowledgeTools
 
+Answer = tuple[str, dict[str, Any]]
+"""What the model gets, and the artifact beside it."""
+
+CALL: Final = "__pregel_call"
+"""What a running graph has in its configuration; without it there is nothing to call a step with."""
+
+_OUTSIDE: Any = None
+"""No graph is running; LangGraph only gives its runtime to an argument whose type is that and nothing else."""
+
 
 def structured_tools(tools: KnowledgeTools) -> list[StructuredTool]:
     """See :func:`knowledge_worker.tools.langchain_tools`."""
@@ -28,7 +38,7 @@ def structured_tools(tools: KnowledgeTools) -> list[StructuredTool]:
 
 def is_tainted(state: object) -> bool:
     """Whether the messages in a graph's state hold something that is not trusted; True when there are none."""
-    found = [message for part in _parts(state) if isinstance(part, list) for message in cast("list[object]", part)]
+    found = _messages(state)
     answers = [message for message in found if isinstance(message, ToolMessage)]
     return not found or any(recorded_taint(one.artifact) or says_tainted(one.content) for one in answers)
 
@@ -40,11 +50,11 @@ def guard_any(tool: object, *, when_tainted: WhenTainted) -> StructuredTool | No
 
 def _guarded(tool: BaseTool, when_tainted: WhenTainted) -> StructuredTool:
 
-    def run(runtime: ToolRuntime[Any, Any] | None = None, **given: Any) -> Any:
+    def run(runtime: ToolRuntime[Any, Any] = _OUTSIDE, **given: Any) -> Any:
         refusal = _refusal(tool, runtime, given, when_tainted)
         return tool.invoke(_call(tool, runtime, given), _config(runtime)) if refusal is None else refusal
 
-    async def arun(runtime: ToolRuntime[Any, Any] | None = None, **given: Any) -> Any:
+    async def arun(runtime: ToolRuntime[Any, Any] = _OUTSIDE, **given: Any) -> Any:
         refusal = _refusal(tool, runtime, given, when_tainted)
         return await tool.ainvoke(_call(tool, runtime, given), _config(runtime)) if refusal is None else refusal
 
@@ -124,15 +134,17 @@ def _parts(state: object) -> Iterable[object]:
 
 
 def _structured_tool(tool: KnowledgeTool) -> StructuredTool:
-    def answered(given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def answered(given: dict[str, Any]) -> Answer:
         result = tool.call(given)
         return result.text, metadata_of(result)
 
-    def run(**given: Any) -> tuple[str, dict[str, Any]]:
-        return answered(given)
+    def run(runtime: ToolRuntime[Any, Any] = _OUTSIDE, **given: Any) -> Answer:
+        step = _step(tool, runtime, answered)
+        return answered(given) if step is None else _replayed(step(given).result())
 
-    async def arun(**given: Any) -> tuple[str, dict[str, Any]]:
-        return await in_thread(answered, given)
+    async def arun(runtime: ToolRuntime[Any, Any] = _OUTSIDE, **given: Any) -> Answer:
+        step = _step(tool, runtime, answered)
+        return await in_thread(answered, given) if step is None else _replayed(await step(given))
 
     return StructuredTool(
         name=tool.name,
@@ -142,3 +154,34 @@ def _structured_tool(tool: KnowledgeTool) -> StructuredTool:
         coroutine=arun,
         response_format="content_and_artifact",
     )
+
+
+def _step(
+    tool: KnowledgeTool, runtime: ToolRuntime[Any, Any] | None, answered: Callable[[dict[str, Any]], Answer]
+) -> Any:
+    """A step whose answer the checkpointer keeps, where one is needed; else None.
+
+    A node that runs several calls of one message runs all of them again when one of them waited for a person. What was
+    found must be replayed then: a second search could find something else than what the person saw.
+    """
+    if runtime is None or CALL not in runtime.config.get("configurable", {}):
+        return None
+    asked = [message for message in _messages(runtime.state) if isinstance(message, AIMessage)]
+    if not asked or len(asked[-1].tool_calls) < 2:
+        return None
+
+    def search(given: dict[str, Any]) -> Answer:
+        return answered(given)
+
+    # The name is part of what the answer is found again by.
+    return task(search, name=f"{tool.name}:{runtime.tool_call_id}")  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def _replayed(kept: Sequence[Any]) -> Answer:
+    """A pair that went through a checkpointer is a list."""
+    text, metadata = kept
+    return text, metadata
+
+
+def _messages(state: object) -> list[object]:
+    return [message for part in _parts(state) if isinstance(part, list) for message in cast("list[object]", part)]
