@@ -8,7 +8,9 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
+from urllib.parse import unquote_to_bytes
 
+import anyio
 import httpx
 import pytest
 import uvicorn
@@ -340,3 +342,36 @@ def test_a_connection_that_is_cut_in_mid_answer_is_tried_again(service: Service)
         listener.shutdown(socket.SHUT_RDWR)
         relaying.join()
     assert served == [b"GET", b"GET", b"DELETE", b"DELETE", b"DELETE"]
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asynchronous"])
+def test_a_path_reaches_the_socket_as_it_was_encoded(kind: str) -> None:
+    lines: list[bytes] = []
+
+    def echo(listener: socket.socket) -> None:
+        for _ in IDS:
+            connection, _ = listener.accept()
+            with connection:
+                lines.append(connection.recv(65_536).partition(b"\r\n")[0])
+                connection.sendall(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+
+    async def delete_all(url: str) -> None:
+        async with AsyncKnowledgeClient(url, token=WRITER) as client:
+            for identifier in IDS:
+                await client.delete("notes", identifier)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        echoing = threading.Thread(target=echo, args=(listener,))
+        echoing.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/kb"
+        if kind == "blocking":
+            with KnowledgeClient(url, token=WRITER) as client:
+                for identifier in IDS:
+                    client.delete("notes", identifier)
+        else:
+            anyio.run(delete_all, url)
+        echoing.join()
+    segments = [line.split()[1].removeprefix(b"/kb/knowledge/collections/notes/documents/") for line in lines]
+    assert not any(b"/" in segment for segment in segments)
+    assert [unquote_to_bytes(segment).decode() for segment in segments] == IDS
+    assert segments[3:5] == [b"%2E%2E", b"%2E"]
