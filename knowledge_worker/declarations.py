@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from knowledge_worker.domain.collection import NO_MODEL
 from knowledge_worker.domain.language import SIMPLE, checked_language
 from knowledge_worker.domain.limits import RESYNC_MAX_MS, RESYNC_MIN_MS
 from knowledge_worker.domain.names import CollectionName, collection_name, propose_name
@@ -44,7 +45,7 @@ class KnowledgeCollection:
         self,
         name: str,
         *,
-        model: str | EmbeddingModel,
+        model: str | EmbeddingModel | None,
         sources: Sequence[KnowledgeSource],
         trusted: bool | None = None,
         resync_ms: int | None = None,
@@ -57,7 +58,8 @@ class KnowledgeCollection:
 
         Args:
             name: lowercase words joined by single ``-``, at most 64 characters.
-            model: ``"<provider>/<model id>"``, or a model object that is used as it is.
+            model: ``"<provider>/<model id>"``, or a model object that is used as it is; None for a collection that is
+                searched by words only. Giving it one later is an ordinary re-embedding.
             sources: at least one; when two yield one id the first counts.
             trusted: overrides what the sources say.
             resync_ms: 60 000 to 2 147 483 647.
@@ -90,7 +92,7 @@ class KnowledgeCollection:
 
     @property
     def model_id(self) -> str:
-        """``<provider>/<model id>``."""
+        """``<provider>/<model id>``, or ``none``."""
         return self.model if isinstance(self.model, str) else self.model.id
 
     def fingerprint(self, chunker: str, release: str | None) -> str:
@@ -201,6 +203,8 @@ def _refuse(name: object, problem: str) -> ConfigurationError:
 
 
 def _checked_model(name: object, model: object) -> str | EmbeddingModel:
+    if model is None or model == NO_MODEL:
+        return NO_MODEL
     hint = 'write model="<provider>/<model id>", such as "openai/text-embedding-3-small"'
     text = model
     if not isinstance(model, str):

@@ -11,7 +11,7 @@ import numpy as np
 import structlog
 
 from knowledge_worker.chunking import chunk_text
-from knowledge_worker.domain.collection import Generation
+from knowledge_worker.domain.collection import NO_MODEL, Generation
 from knowledge_worker.domain.document import is_blank
 from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassCounts
@@ -149,10 +149,12 @@ class EmbedStep:
             return False
         kept = self._generations.kept_vectors(generation, claimed)
         for document in claimed:
-            batch.works.append(self._prepare(document, dict(kept.get(document.id, {})), batch))
+            batch.works.append(self._prepare(generation, document, dict(kept.get(document.id, {})), batch))
         return True
 
-    def _prepare(self, document: ClaimedDocument, kept: dict[bytes, Vectors], batch: _Batch) -> _Work:
+    def _prepare(
+        self, generation: Generation, document: ClaimedDocument, kept: dict[bytes, Vectors], batch: _Batch
+    ) -> _Work:
         if document.deaths >= self._limits.claim_deaths:
             log.error("document_given_up", document=document.document_id, deaths=document.deaths)
             refusal = f"It was being processed when {document.deaths} workers stopped without a word."
@@ -162,7 +164,8 @@ class EmbedStep:
             for chunk in chunk_text(document.content)
             if not is_blank(chunk.text)
         ]
-        missing = {one.text_hash for one in chunks} - kept.keys()
+        # Without a model nothing is sent; PostgreSQL takes the words when the chunks are stored.
+        missing = {one.text_hash for one in chunks} - kept.keys() if generation.model != NO_MODEL else set[bytes]()
         for one in chunks:
             if one.text_hash in missing:
                 batch.texts.setdefault(one.text_hash, one.chunk.text)
@@ -240,7 +243,7 @@ class EmbedStep:
         if not complete:
             return 0
         work, self.work = self.work, PassCounts()
-        settled = [_settled(one) for one in complete]
+        settled = [_settled(one, generation) for one in complete]
         work.reused += sum(one.reused for one in settled)
         count = self._generations.settle(
             self._guard, generation, settled, token=self._token, pass_id=self._pass_id, work=work
@@ -291,11 +294,13 @@ def _gave_up(work: _Work) -> bool:
     return work.refusal is not None and not work.chunks
 
 
-def _settled(work: _Work) -> SettledDocument:
+def _settled(work: _Work, generation: Generation) -> SettledDocument:
     if work.refusal is not None:
         return SettledDocument(document=work.document, error=work.refusal)
     if not work.chunks:
         return SettledDocument(document=work.document)
+    if generation.model == NO_MODEL:
+        return SettledDocument(document=work.document, chunks=work.chunks)
     return SettledDocument(
         document=work.document,
         chunks=work.chunks,

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from knowledge_worker.chunking import chunk_text
-from knowledge_worker.domain.collection import Collection, CollectionKind, Generation
+from knowledge_worker.domain.collection import NO_MODEL, Collection, CollectionKind, Generation
 from knowledge_worker.domain.document import CheckedDocument, is_blank
 from knowledge_worker.domain.plan import Plan
 from knowledge_worker.embedding.tokens import estimated_tokens
@@ -23,6 +23,8 @@ PAGE = 200
 
 @dataclass(slots=True)
 class _Tally:
+    sends: bool
+    """Whether passages go to a model."""
     added: int = 0
     changed: int = 0
     unchanged: int = 0
@@ -56,7 +58,7 @@ def plan_step(
     """
     generation = _target(collection, model)
     reused = generation or _served_by(collection, model)
-    tally = _Tally()
+    tally = _Tally(sends=model.id != NO_MODEL)
     read = read_sources(sources, collection=name)
     deleted = before = 0
     if sources:
@@ -166,6 +168,8 @@ def _count(store: Store, reused: Generation | None, documents: Sequence[tuple[in
     kept = store.generations.kept_hashes(reused, keys) if reused is not None and keys else {}
     for key, content in documents:
         tally.documents += 1
+        if not tally.sends:
+            continue
         known = kept.get(key, frozenset()) if key is not None else frozenset[bytes]()
         for chunk in chunk_text(content):
             digest = text_hash(chunk.text)

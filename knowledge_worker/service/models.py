@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from knowledge_worker.declarations import KnowledgeCollection
-from knowledge_worker.domain.collection import Collection, Generation
+from knowledge_worker.domain.collection import NO_MODEL, Collection, Generation
+from knowledge_worker.embedding.none import NoModel
 from knowledge_worker.errors import ConfigurationError, NotSearchableError, PreviousModelGoneError
 from knowledge_worker.ports import EmbeddingModel, ModelResolver
 
@@ -38,6 +39,8 @@ class ModelBook:
         """
         if not isinstance(model, str):
             return model
+        if model == NO_MODEL:
+            return NoModel()
         return self._objects.get(model) or self._resolver.resolve(model)
 
     def wanted(self, collection: Collection) -> EmbeddingModel:

@@ -108,7 +108,8 @@ class PostgresGenerations(GenerationStore):
             )
         kept: dict[int, dict[bytes, Vectors]] = {}
         for row in rows:
-            kept.setdefault(row["document_id"], {})[bytes(row["text_hash"])] = np.asarray(row["vector"], np.float32)
+            if row["vector"] is not None:
+                kept.setdefault(row["document_id"], {})[bytes(row["text_hash"])] = np.asarray(row["vector"], np.float32)
         return kept
 
     def kept_hashes(self, generation: Generation, keys: Sequence[int]) -> Mapping[int, frozenset[bytes]]:
