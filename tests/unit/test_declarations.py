@@ -120,6 +120,7 @@ def test_the_fingerprint_differs_when_anything_declared_differs() -> None:
         declared(title="T"),
         declared(description="D"),
         declared(max_delete_ratio=0.5),
+        declared(language="english"),
     ]
     prints = [variant.fingerprint("text-v1", None) for variant in variants]
     prints += [declared().fingerprint("text-v2", None), declared().fingerprint("text-v1", "r1")]
