@@ -43,16 +43,19 @@ def collections(ctx: click.Context, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--title", metavar="TEXT", help="For people and models; at most 1000 characters.")
 @click.option("--description", metavar="TEXT", help="What is in it; at most 2000 characters.")
+@click.option("--language", metavar="NAME", default="simple", show_default=True, help="Of its words, such as english.")
 @json_option
 @shared_options
 @click.pass_context
-def create(ctx: click.Context, name: str, *, title: str | None, description: str | None, as_json: bool) -> None:
+def create(
+    ctx: click.Context, name: str, *, title: str | None, description: str | None, language: str, as_json: bool
+) -> None:
     """Create the managed collection NAME: empty, untrusted, embedded with the default model.
 
     The default model is KNOWLEDGE_MODEL, or what the application sets.
     """
     with opened(settings_from(ctx)) as knowledge:
-        created = knowledge.create_collection(name, title=title, description=description)
+        created = knowledge.create_collection(name, title=title, description=description, language=language)
     if as_json:
         echo_json(views().collection_view(created))
     else:

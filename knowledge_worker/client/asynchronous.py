@@ -77,10 +77,12 @@ class AsyncKnowledgeClient:
         return await self._perform(operations.collection(name))
 
     async def create_collection(
-        self, name: str, *, title: str | None = None, description: str | None = None
+        self, name: str, *, title: str | None = None, description: str | None = None, language: str | None = None
     ) -> Collection:
         """See :meth:`KnowledgeClient.create_collection`."""
-        return await self._perform(operations.create_collection(name, title=title, description=description))
+        return await self._perform(
+            operations.create_collection(name, title=title, description=description, language=language)
+        )
 
     async def delete_collection(self, name: str) -> None:
         """See :meth:`KnowledgeClient.delete_collection`."""
@@ -157,9 +159,24 @@ class AsyncKnowledgeClient:
         collections: Iterable[str] | str | None = None,
         top_k: int = RESULTS_DEFAULT,
         min_score: float | None = None,
+        mode: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        per_document: int | None = None,
+        explain: bool = False,
     ) -> SearchResult:
         """See :meth:`KnowledgeClient.search`."""
-        return await self._perform(operations.search(query, collections=collections, top_k=top_k, min_score=min_score))
+        return await self._perform(
+            operations.search(
+                query,
+                collections=collections,
+                top_k=top_k,
+                min_score=min_score,
+                mode=mode,
+                filters=filters,
+                per_document=per_document,
+                explain=explain,
+            )
+        )
 
     async def wait_until_ready(
         self, name: str, document_id: str | None = None, *, timeout_s: float = 300.0, allow_stale: bool = True

@@ -96,7 +96,9 @@ class KnowledgeClient:
         """
         return self._perform(operations.collection(name))
 
-    def create_collection(self, name: str, *, title: str | None = None, description: str | None = None) -> Collection:
+    def create_collection(
+        self, name: str, *, title: str | None = None, description: str | None = None, language: str | None = None
+    ) -> Collection:
         """Create a managed collection.
 
         Raises:
@@ -104,7 +106,9 @@ class KnowledgeClient:
             CollectionDeclaredError, CollectionExistsError: the name is taken.
             NoDefaultModelError: the service has no default model.
         """
-        return self._perform(operations.create_collection(name, title=title, description=description))
+        return self._perform(
+            operations.create_collection(name, title=title, description=description, language=language)
+        )
 
     def delete_collection(self, name: str) -> None:
         """Delete a managed or an orphaned collection with everything in it.
@@ -254,6 +258,10 @@ class KnowledgeClient:
         collections: Iterable[str] | str | None = None,
         top_k: int = RESULTS_DEFAULT,
         min_score: float | None = None,
+        mode: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        per_document: int | None = None,
+        explain: bool = False,
     ) -> SearchResult:
         """Find the passages nearest in meaning.
 
@@ -261,14 +269,30 @@ class KnowledgeClient:
             query: 1 to 1000 characters.
             collections: names; None searches all that can be searched.
             top_k: 1 to 20 matches.
-            min_score: cosine similarity that a match has at least.
+            min_score: cosine similarity that a match has at least; without a mode it makes the search semantic.
+            mode: ``semantic``, ``lexical`` or ``hybrid`` (the default).
+            filters: of the documents: ``{"metadata": {"team": "support", "year": {"gte": 2020}}, "id_prefix": "docs/",
+                "source": "…"}``.
+            per_document: matches of one document that come before those of others run out; the service says 3.
+            explain: whether each match says its rank and score in each leg.
 
         Raises:
             InvalidInputError: a value breaks a rule; ``field`` names it.
             NotSearchableError: nothing that was asked for can be searched now.
             EmbeddingError: the query did not become a vector.
         """
-        return self._perform(operations.search(query, collections=collections, top_k=top_k, min_score=min_score))
+        return self._perform(
+            operations.search(
+                query,
+                collections=collections,
+                top_k=top_k,
+                min_score=min_score,
+                mode=mode,
+                filters=filters,
+                per_document=per_document,
+                explain=explain,
+            )
+        )
 
     def wait_until_ready(
         self, name: str, document_id: str | None = None, *, timeout_s: float = 300.0, allow_stale: bool = True

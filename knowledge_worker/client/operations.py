@@ -47,9 +47,11 @@ def collection(name: str) -> Operation[Collection]:
     )
 
 
-def create_collection(name: str, *, title: str | None, description: str | None) -> Operation[Collection]:
+def create_collection(
+    name: str, *, title: str | None, description: str | None, language: str | None
+) -> Operation[Collection]:
     """Create a managed collection; a second try would find the collection of the first, so there is none."""
-    body = encode({"name": name, "title": title, "description": description})
+    body = encode({"name": name, "title": title, "description": description, "language": language})
     return Operation(
         request=Request(method="POST", path=_COLLECTIONS, headers=_JSON, body=body),
         parse=lambda reply: _one(Collection, reply),
@@ -162,16 +164,38 @@ def batch(name: str, body: bytes) -> Request:
 
 
 def search(
-    query: str, *, collections: Iterable[str] | str | None, top_k: int, min_score: float | None
+    query: str,
+    *,
+    collections: Iterable[str] | str | None,
+    top_k: int,
+    min_score: float | None,
+    mode: str | None,
+    filters: Mapping[str, object] | None,
+    per_document: int | None,
+    explain: bool,
 ) -> Operation[SearchResult]:
     """Find passages."""
     names = [collections] if isinstance(collections, str) else None if collections is None else list(collections)
-    body = encode({"query": query, "collections": names, "topK": top_k, "minScore": min_score})
+    body = encode(
+        {
+            "query": query,
+            "collections": names,
+            "topK": top_k,
+            "minScore": min_score,
+            "mode": mode,
+            "filters": None if filters is None else {_CAMEL.get(key, key): value for key, value in filters.items()},
+            "perDocument": per_document,
+            "explain": explain or None,
+        }
+    )
     return Operation(
         request=Request(method="POST", path="/knowledge/search", headers=_JSON, body=body),
         parse=lambda reply: SearchResult.model_validate(_in_snake_case(_object(reply))),
         collection=names[0] if names is not None and len(names) == 1 else "",
     )
+
+
+_CAMEL: Final = {"id_prefix": "idPrefix"}
 
 
 def ready() -> Operation[Readiness]:

@@ -11,7 +11,8 @@ import pytest
 from knowledge_worker.cli import COMMANDS
 from knowledge_worker.domain.collection import DocumentCounts
 from knowledge_worker.domain.document import FailedDocument
-from knowledge_worker.domain.match import Match, SearchResult, Unavailable
+from knowledge_worker.domain.match import Explanation, Match, SearchResult, Unavailable
+from knowledge_worker.domain.ranking import ScoreKind
 from knowledge_worker.errors import CollectionNotFoundError, CollectionNotReadyError, ServiceUnavailableError
 
 from .conftest import FakeKnowledge, collection, pass_record
@@ -111,9 +112,27 @@ def test_search_shows_score_place_headings_and_excerpt(call: Call, knowledge: Fa
     assert lines[0] == "0.812  handbook/leave/parental.md:10-24"
     assert lines[1].strip() == "Parental leave › How to ask"
     assert lines[2].strip() == "Parents may take leave. Ask the office first."
-    assert knowledge.asked == [
-        ("search", "how do parents ask", {"collections": ("handbook",), "top_k": 3, "min_score": 0.2})
-    ]
+    ((_, query, options),) = knowledge.asked
+    assert query == "how do parents ask"
+    assert options["filters"] == {"metadata": {}, "id_prefix": None, "source": None}
+    asked = {name: value for name, value in options.items() if name in ("collections", "top_k", "min_score", "mode")}
+    assert asked == {"collections": ("handbook",), "top_k": 3, "min_score": 0.2, "mode": None}
+
+
+def test_search_takes_mode_and_filters(call: Call, knowledge: FakeKnowledge) -> None:
+    told = Explanation(semantic_rank=2, cosine=0.5, lexical_rank=1, bm25=7.25, model="local/m")
+    found = match().model_copy(update={"explanation": told, "score_kind": ScoreKind.FUSED})
+    knowledge.result = SearchResult(matches=(found,), degraded="The provider is away.")
+    filters = ["--filter", "team=support", "--filter", 'year={"gte": 2020}', "--filter", "n=7", "--id-prefix", "docs/"]
+    ended = call("search", "leave", "--mode", "lexical", "--explain", "--per-document", "1", *filters)
+    assert ended.code == 0
+    ((_, _, options),) = knowledge.asked
+    assert (options["mode"], options["explain"], options["per_document"]) == ("lexical", True, 1)
+    metadata = {"team": "support", "year": {"gte": 2020}, "n": 7}
+    assert options["filters"] == {"metadata": metadata, "id_prefix": "docs/", "source": None}
+    assert "fused: meaning: rank 2, cosine 0.500 (local/m); words: rank 1, BM25 7.25" in ended.out
+    assert "Searched by words alone: The provider is away." in ended.err
+    assert call("search", "leave", "--filter", "nothing").code == 2
 
 
 def test_search_prints_whole_passages_when_asked(call: Call, knowledge: FakeKnowledge) -> None:
