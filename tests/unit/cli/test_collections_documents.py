@@ -55,7 +55,8 @@ class Managed:
             return self.states.pop(0) if len(self.states) > 1 else self.states[0]
         return collection("notes", kind=CollectionKind.MANAGED, documents=DocumentCounts(ready=len(self.documents)))
 
-    def create_collection(self, name: str, *, title: str | None, description: str | None) -> Collection:
+    def create_collection(self, name: str, *, title: str | None, description: str | None, language: str) -> Collection:
+        assert language in ("simple", "english")
         if name == "notes":
             raise CollectionExistsError(f'There is a knowledge collection "{name}" already.')
         return collection(name, kind=CollectionKind.MANAGED, title=title, description=description, serving=None)
@@ -153,7 +154,7 @@ def test_collections_lists_them_with_their_kind(call: Call, knowledge: FakeKnowl
 def test_a_collection_is_created(call: Call, managed: Managed) -> None:
     ended = call("collections", "create", "new", "--title", "T", "--description", "D")
     assert (ended.code, ended.out) == (0, "Created new; it is embedded with local/test.\n")
-    shown = json.loads(call("collections", "create", "new", "--title", "T", "--json").out)
+    shown = json.loads(call("collections", "create", "new", "--title", "T", "--language", "english", "--json").out)
     assert (shown["name"], shown["kind"], shown["title"]) == ("new", "managed", "T")
 
 
