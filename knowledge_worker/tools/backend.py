@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
-from inspect import iscoroutinefunction
-from typing import Any, Protocol, cast, runtime_checkable
+from inspect import Parameter, iscoroutinefunction, signature
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from knowledge_worker.domain.collection import CollectionStatus
 from knowledge_worker.errors import CollectionNotFoundError
+
+_OWN: Final = ("collections", "top_k")
+"""Arguments of a search that the tools decide themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,14 @@ class Backend:
         """See :meth:`knowledge_worker.Knowledge.search`."""
         options: dict[str, Any] = {"collections": collections, "top_k": top_k, "min_score": min_score, **more}
         return self._knowledge.search(query, **options)
+
+    @property
+    def search_options(self) -> tuple[str, ...] | None:
+        """The names of further arguments that a search takes; None where it takes any."""
+        parameters = signature(self._knowledge.search).parameters.values()
+        if any(one.kind is Parameter.VAR_KEYWORD for one in parameters):
+            return None
+        return tuple(one.name for one in parameters if one.kind is Parameter.KEYWORD_ONLY and one.name not in _OWN)
 
     def document(self, collection: str, document: str) -> Any:
         """A document with its content.

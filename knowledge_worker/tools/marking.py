@@ -22,7 +22,7 @@ _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
     # One joiner or one selector shapes a letter or an emoji; a row of them says something else.
-    "|[\u200c\u200d]{2,}|[\ufe00-\ufe0f]{2,}"
+    "|[\u200c\u200d]{2,}|[\ufe00-\ufe0f]{2,}|\r(?!\n)"
 )
 _MARKUP: Final = re.compile(r"<|\[(?=/?[A-Z][A-Z_]+\])")
 

@@ -17,6 +17,7 @@ from knowledge_worker.errors import (
     NotFoundError,
     NotSearchableError,
 )
+from knowledge_worker.search.request import checked_request
 from knowledge_worker.tools import arguments
 from knowledge_worker.tools.backend import Backend, Searches, is_backend
 from knowledge_worker.tools.read import ReadTool
@@ -181,6 +182,7 @@ def knowledge_tools(
     names = _names(collections)
     _check_numbers(top_k, min_score)
     backend = Backend(_loaded() if knowledge is None else _checked(knowledge))
+    _check_options(backend, {"min_score": min_score, **search_options})
     return KnowledgeTools(backend, collections=names, top_k=top_k, min_score=min_score, options=search_options)
 
 
@@ -205,6 +207,17 @@ def _check_numbers(top_k: object, min_score: object) -> None:
     # NaN compares false to everything, so it is refused as well.
     if isinstance(min_score, bool) or not isinstance(min_score, int | float) or not -1 <= min_score <= 1:
         raise ConfigurationError("min_score is a number from -1 to 1.")
+
+
+def _check_options(backend: Backend, options: Mapping[str, Any]) -> None:
+    taken = backend.search_options
+    for name in options:
+        if taken is not None and name not in taken:
+            raise ConfigurationError(f"There is no search option {name!r} here; there are: {', '.join(taken)}.")
+    try:
+        checked_request("any", **options)
+    except (InvalidInputError, TypeError) as error:
+        raise ConfigurationError(f"An option of the search is wrong: {error}") from None
 
 
 def _checked(knowledge: Any) -> Searches:

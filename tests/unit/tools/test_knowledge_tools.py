@@ -43,6 +43,9 @@ Make = Callable[..., KnowledgeTools]
         ({"collections": ["a"], "min_score": 1.5}, "min_score"),
         ({"collections": ["a"], "min_score": float("nan")}, "min_score"),
         ({"collections": ["a"], "min_score": "0.5"}, "min_score"),
+        ({"collections": ["a"], "mode": "magic"}, "mode is one of"),
+        ({"collections": ["a"], "mode": "lexical", "min_score": 0.5}, "minScore is a cosine similarity"),
+        ({"collections": ["a"], "colour": "red"}, "colour"),
     ],
 )
 def test_options_are_checked_when_the_tools_are_made(
@@ -60,6 +63,16 @@ def test_what_is_no_knowledge_is_refused() -> None:
     for value in (object(), Asynchronous()):
         with pytest.raises(ConfigurationError, match="is a Knowledge or a KnowledgeClient"):
             knowledge_tools(value, collections=["a"])  # type: ignore[arg-type]
+
+
+def test_an_option_that_the_search_does_not_take_is_refused() -> None:
+    class Old:
+        def search(self, query: str, *, collections: Any, top_k: int, min_score: float | None = None) -> None: ...
+        def document(self, name: str, document_id: str) -> None: ...
+        def collection(self, name: str) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="no search option 'mode' here; there are: min_score"):
+        knowledge_tools(Old(), collections=["a"], mode="lexical")
 
 
 def test_without_a_knowledge_the_application_is_loaded(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,8 @@ from openai.lib._pydantic import to_strict_json_schema
 from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
+from knowledge_worker.testing.scripted_openai import ScriptedOpenAI
 from knowledge_worker.tools import KnowledgeTools, OpenAITools, openai_tools
-
-from .scripted_openai import ScriptedOpenAI
 
 if TYPE_CHECKING:
     from .conftest import FakeKnowledge

@@ -10,7 +10,14 @@ from typing import Any, Self
 
 
 class ScriptedOpenAI:
-    """Give it what the model says, one answer after the other: a text, or a mapping of tool names to arguments."""
+    """Says what it was given, one answer after the other, and remembers what it was sent; a context manager.
+
+    Args:
+        answers: each is a text, or a mapping of tool names to their arguments.
+
+    Attributes:
+        requests: the bodies, in order.
+    """
 
     def __init__(self, *answers: str | Mapping[str, Any]) -> None:
         self.answers = list(answers)
@@ -21,6 +28,7 @@ class ScriptedOpenAI:
 
     @property
     def base_url(self) -> str:
+        """What a client is given as its ``base_url``."""
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def __enter__(self) -> Self:
@@ -33,6 +41,7 @@ class ScriptedOpenAI:
         self._server.server_close()
 
     def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The body of the next answer, in the form of the path."""
         self.requests.append(body)
         said = self.answers.pop(0)
         number = len(self.requests)
@@ -54,7 +63,7 @@ class ScriptedOpenAI:
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, *args: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
                 pass
 
         return Handler
