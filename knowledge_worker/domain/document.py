@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,7 +21,8 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INVISIBLE = re.compile("[\\s\u200b-\u200f\u2060-\u2064\ufeff\u00ad\u180e]*")
 _METADATA_MAX_DEPTH = 64
 _NO_METADATA_HASH = ""
-_encode = json.JSONEncoder(sort_keys=True).encode
+# What is encoded was made here and holds no loop, so none is looked for.
+_encode = json.JSONEncoder(sort_keys=True, check_circular=False).encode
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
@@ -45,9 +46,8 @@ class DocumentInput:
     metadata: Mapping[str, object] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedDocument:
-    """A document that can be stored.
+class CheckedDocument(NamedTuple):
+    """A document that can be stored: a tuple, since a pass makes one of every document, unchanged ones included.
 
     Attributes:
         hash: :func:`content_hash` of ``content``.
@@ -155,7 +155,7 @@ def is_blank(text: str) -> bool:
 
 
 def storable(text: str) -> str:
-    """``text`` with NUL and lone surrogates, which no PostgreSQL text can hold, as U+FFFD."""
+    """``text`` itself, or a copy with NUL and lone surrogates, which no PostgreSQL text can hold, as U+FFFD."""
     # Almost every text is fine, and to encode it says so ten times faster than the pattern does.
     if "\x00" not in text:
         try:
@@ -179,7 +179,7 @@ def checked_id(value: object) -> str:
         raise InvalidInputError("A document id is not empty.", field="id")
     if len(value) > ID_MAX_CHARS:
         raise InvalidInputError(f"A document id has at most {ID_MAX_CHARS} characters.", field="id")
-    if _UNSTORABLE.search(value):
+    if storable(value) is not value:
         raise InvalidInputError("A document id has no NUL and no lone surrogate.", field="id")
     return value
 
@@ -233,6 +233,8 @@ def checked_document(item: object, *, content_min_chars: int = 0) -> CheckedDocu
 
 
 def _values(item: object) -> Mapping[str, object]:
+    if type(item) is dict:
+        return cast("dict[str, object]", item)
     if isinstance(item, DocumentInput):
         return {
             "id": item.id,
@@ -248,7 +250,7 @@ def _values(item: object) -> Mapping[str, object]:
 
 def _clean(text: str, field: str, warnings: list[str]) -> str:
     cleaned = storable(text)
-    if cleaned != text:
+    if cleaned is not text:
         warnings.append(f"{field}: NUL or lone surrogates became U+FFFD")
     return cleaned
 
@@ -280,29 +282,28 @@ def _metadata(value: object, warnings: list[str]) -> dict[str, JSON]:
 def _plain_json(value: object, replaced: list[bool], *, depth: int) -> JSON:
     if depth > _METADATA_MAX_DEPTH:
         raise InvalidInputError(f"The metadata is nested deeper than {_METADATA_MAX_DEPTH} levels.", field="metadata")
-    if type(value) is str and value.isprintable():  # most of them: nothing unstorable is printable
-        return value
+    # Almost every value is of these types exactly, and a comparison of types is faster than a pattern.
+    kind = type(value)
+    if kind is str:
+        return _storable_json(cast("str", value), replaced)
+    if kind is int or kind is bool or value is None:
+        return cast("int | bool | None", value)
     match value:
-        case None | bool() | int():
+        case bool() | int():
             return value
         case float():
             if not math.isfinite(value):
                 raise InvalidInputError("The metadata holds a number that JSON cannot.", field="metadata")
             return value
         case str():
-            cleaned = storable(value)
-            if cleaned != value:
-                replaced.append(True)
-            return cleaned
+            return _storable_json(value, replaced)
         case Mapping():
             entries = cast("Mapping[object, object]", value)
             plain: dict[str, JSON] = {}
             for key, entry in entries.items():
                 if not isinstance(key, str):
                     raise InvalidInputError("The metadata has a key that is no text.", field="metadata")
-                plain[cast("str", _plain_json(key, replaced, depth=depth))] = _plain_json(
-                    entry, replaced, depth=depth + 1
-                )
+                plain[_storable_json(key, replaced)] = _plain_json(entry, replaced, depth=depth + 1)
             return plain
         case list() | tuple():
             parts = cast("list[object] | tuple[object, ...]", value)
@@ -311,3 +312,10 @@ def _plain_json(value: object, replaced: list[bool], *, depth: int) -> JSON:
             raise InvalidInputError(
                 f"The metadata holds a {type(value).__name__}, which JSON cannot.", field="metadata"
             )
+
+
+def _storable_json(text: str, replaced: list[bool]) -> str:
+    cleaned = storable(text)
+    if cleaned is not text:
+        replaced.append(True)
+    return cleaned
