@@ -84,11 +84,9 @@ class Loaded:
             )
         )
         lease = self.acquire()
-        documents = [
-            ("o", checked_document({"id": f"d{n}", "content": f"document {n}"})) for n in range(passages // PASSAGES)
-        ]
+        documents = [checked_document({"id": f"d{n}", "content": f"document {n}"}) for n in range(passages // PASSAGES)]
         with store.documents.reading(lease.guard) as reading:
-            reading.store(documents, kept_owners=frozenset())
+            reading.store("o", documents, kept_owners=frozenset())
         self.load_s, self.index_s, self.switch_s = self.embed(lease, "m", PASSAGES)
 
     @property

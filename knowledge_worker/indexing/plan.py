@@ -113,8 +113,9 @@ def _read(
     batch_size: int,
     tally: _Tally,
 ) -> int:
-    seen: set[int] = set()
-    new: set[str] = set()
+    # The source that yielded a document last, by its key or, of a new one, by its id.
+    seen: dict[int, int] = {}
+    new: dict[str, int] = {}
     with closing(batches(read, batch_size)) as groups:
         for index, batch in groups:
             kept = {owner for owner, one in zip(owners, read.results[:index], strict=False) if one.incomplete}
@@ -126,16 +127,22 @@ def _read(
             waiting: list[tuple[int | None, CheckedDocument]] = []
             for document in batch:
                 row = stored.get(document.id)
+                seen_by = new.get(document.id) if row is None else seen.get(row.key)
                 if row is None:
-                    if document.id not in new:
-                        new.add(document.id)
-                        tally.added += 1
-                        waiting.append((None, document))
-                elif row.key not in seen and not (row.owner != owners[index] and row.owner in kept):
-                    seen.add(row.key)
-                    if _compare(row, document, owners[index], tally):
-                        waiting.append((row.key, document))
+                    new[document.id] = index
+                else:
+                    seen[row.key] = index
+                if seen_by == index:
+                    read.report_repeated(index, document.id)
+                elif seen_by is not None or (row is not None and row.owner != owners[index] and row.owner in kept):
+                    continue
+                elif row is None:
+                    tally.added += 1
+                    waiting.append((None, document))
+                elif _compare(row, document, owners[index], tally):
+                    waiting.append((row.key, document))
             _count(store, reused, [(key, document.content) for key, document in waiting], tally)
+    read.finish()
     return len(seen)
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
 
 from knowledge_worker.domain.document import CheckedDocument
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.ports import KnowledgeSource
 from knowledge_worker.sources.reading import SourcesRead, read_sources
 from knowledge_worker.store.protocol import Guard, Store, Work
+
+BATCH_MAX_CHARS: Final = 4_000_000
+"""Contents of the documents that are compared at once, together; a single one may be longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +60,16 @@ def read_step(
             kept = frozenset(
                 owner for owner, result in zip(owners, read.results[:index], strict=False) if result.incomplete
             )
-            counts = reading.store([(owners[index], document) for document in batch], kept_owners=kept)
+            compared = reading.store(owners[index], batch, kept_owners=kept)
+            for identifier in compared.repeated:
+                read.report_repeated(index, identifier)
+            counts = compared.counts
             counts.read, recorded.read = read.read - recorded.read, read.read
             counts.skipped, recorded.skipped = read.skipped - recorded.skipped, read.skipped
             store.passes.add(pass_id, Work(counts=counts, reports=list(read.reports[reports:])))
             reports = len(read.reports)
             progress()
+        read.finish()
         last = Work(
             counts=PassCounts(read=read.read - recorded.read, skipped=read.skipped - recorded.skipped),
             reports=list(read.reports[reports:]),
@@ -91,14 +99,15 @@ def source_owners(sources: Sequence[KnowledgeSource]) -> list[str]:
 
 
 def batches(read: SourcesRead, size: int) -> Generator[tuple[int, list[CheckedDocument]]]:
-    """Group the stream by source and size."""
-    current = 0
+    """Group the stream by source, number and length of the contents, so that memory is bounded by all three."""
+    current = chars = 0
     batch: list[CheckedDocument] = []
     with closing(iter(read)) as documents:
         for index, document in documents:
-            if batch and (index != current or len(batch) == size):
+            chars += len(document.content)
+            if batch and (index != current or len(batch) == size or chars > BATCH_MAX_CHARS):
                 yield current, batch
-                batch = []
+                batch, chars = [], len(document.content)
             current = index
             batch.append(document)
     if batch:

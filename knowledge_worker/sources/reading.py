@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -139,6 +138,16 @@ class SourcesRead:
             with closing(_read_source(source, context)) as documents:
                 for document in documents:
                     yield index, document
+
+    def report_repeated(self, index: int, identifier: str) -> None:
+        """Report that a source yielded an id again; its first document counts (rule 14)."""
+        self._contexts[index].on_error(
+            f"{shown_id(identifier)}: the source yields this id more than once; the first one counts."
+        )
+
+    def finish(self) -> None:
+        """Log how many reports were left out of the log, once nothing more will be reported."""
+        for context in self._contexts:
             _log_omitted(context, self._collection)
 
     @property
@@ -172,8 +181,8 @@ def read_sources(
 ) -> SourcesRead:
     """Begin a read of ``sources``; nothing happens until it is iterated.
 
-    The first of two documents with one id within a source wins. To know, 16 bytes a document are kept, about
-    100 with Python's overhead; documents themselves are never held. One id in two sources is for the pass to settle.
+    Nothing is kept of a document once it is yielded, so that memory does not grow with their number. Whoever consumes
+    them finds out which ids came before and tells :meth:`SourcesRead.report_repeated`.
 
     Args:
         sources: in the order of declaration.
@@ -189,21 +198,12 @@ def read_sources(
 
 
 def _read_source(source: KnowledgeSource, context: ReadContext) -> Generator[CheckedDocument, None, None]:
-    seen: set[bytes] = set()
     for item in _raised_as_ours(source, context):
         context.raise_if_cancelled()
         context.count_item()
         document = _checked(item, context)
-        if document is None:
-            continue
-        digest = hashlib.blake2b(document.id.encode(), digest_size=16).digest()
-        if digest in seen:
-            context.on_error(
-                f"{shown_id(document.id)}: the source yields this id more than once; the first one counts."
-            )
-            continue
-        seen.add(digest)
-        yield document
+        if document is not None:
+            yield document
 
 
 def _raised_as_ours(source: KnowledgeSource, context: ReadContext) -> Iterator[object]:

@@ -188,6 +188,18 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What the comparison of some documents with the stored ones found.
+
+    Attributes:
+        repeated: ids that the same source yielded before in this read; those documents were left out.
+    """
+
+    counts: PassCounts
+    repeated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTarget:
     """A collection as a search found it; the search answers again when any of this changed meanwhile."""
 
@@ -410,10 +422,11 @@ class DocumentStore(Protocol):
 class Reading(Protocol):
     """One read of the sources, compared batch by batch; ids are remembered in the database, not in memory."""
 
-    def store(self, batch: Sequence[tuple[str, CheckedDocument]], *, kept_owners: frozenset[str]) -> PassCounts:
-        """Store what is new or changed in a batch of (owner, document), under the guard.
+    def store(self, owner: str, documents: Sequence[CheckedDocument], *, kept_owners: frozenset[str]) -> Compared:
+        """Store what is new or changed in some documents of one source, under the guard.
 
         Args:
+            owner: the source; one source's documents are stored before the next one's.
             kept_owners: earlier sources whose read was incomplete: their documents are not taken over.
         """
         ...

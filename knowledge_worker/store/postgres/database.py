@@ -95,6 +95,11 @@ class Transaction:
         """Run a statement and return its rows."""
         return self._connection.execute(text(sql), {"now": self._now, **values}).mappings().all()
 
+    def tuples(self, sql: str, **values: Any) -> Sequence[tuple[Any, ...]]:
+        """The same as :meth:`rows`, each row the driver's plain tuple: a fraction of the cost where there are many."""
+        with self._connection.execute(text(sql), {"now": self._now, **values}) as result:
+            return cast("list[tuple[Any, ...]]", result.cursor.fetchall()) if result.cursor is not None else []
+
     def row(self, sql: str, **values: Any) -> RowMapping | None:
         """Run a statement that returns at most one row."""
         return self._connection.execute(text(sql), {"now": self._now, **values}).mappings().one_or_none()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from knowledge_worker.domain.collection import Generation
 from knowledge_worker.domain.document import CheckedDocument, FailedDocument
 from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassCounts
-from knowledge_worker.store.postgres.database import NOW, Database, Session
+from knowledge_worker.store.postgres.database import NOW, Database, Session, Transaction
 from knowledge_worker.store.postgres.incoming import (
     Incoming,
     insert_documents,
@@ -18,7 +20,7 @@ from knowledge_worker.store.postgres.incoming import (
 )
 from knowledge_worker.store.postgres.leases import check_guard
 from knowledge_worker.store.postgres.placement import forget_deleted, places_of
-from knowledge_worker.store.protocol import ClaimedDocument, DocumentStore, Guard, Reading, StoredDocument
+from knowledge_worker.store.protocol import ClaimedDocument, Compared, DocumentStore, Guard, Reading, StoredDocument
 
 
 class PostgresDocuments(DocumentStore):
@@ -45,7 +47,7 @@ class PostgresDocuments(DocumentStore):
     def reading(self, guard: Guard) -> Generator[Reading]:
         with self._database.session() as session:
             with session.transaction() as tx:
-                tx.run("create temporary table if not exists seen (id bigint primary key)")
+                tx.run("create temporary table if not exists seen (id bigint primary key, owner text not null)")
                 tx.run("truncate seen")
                 last = tx.value("select coalesce(max(id), 0) from documents where collection_id = :key", key=guard.key)
             yield PostgresReading(session, guard, last_id=last)
@@ -150,59 +152,68 @@ class PostgresDocuments(DocumentStore):
 
 
 class PostgresReading(Reading):
-    """Keeps the keys of seen documents in a temporary table of one connection."""
+    """Keeps the keys of seen documents, each with the source that yielded it last, in a temporary table."""
 
     def __init__(self, session: Session, guard: Guard, *, last_id: int) -> None:
         self._session = session
         self._guard = guard
         self._last_id = last_id
 
-    def store(self, batch: Sequence[tuple[str, CheckedDocument]], *, kept_owners: frozenset[str]) -> PassCounts:
+    def store(self, owner: str, documents: Sequence[CheckedDocument], *, kept_owners: frozenset[str]) -> Compared:
+        first: dict[str, CheckedDocument] = {}
+        repeated = [one.id for one in documents if first.setdefault(one.id, one) is not one]
         counts = PassCounts()
-        incoming: dict[str, tuple[str, CheckedDocument]] = {}
-        for owner, document in batch:
-            incoming.setdefault(document.id, (owner, document))
+        new: list[Incoming] = []
+        changed: list[Incoming] = []
+        relabelled: list[Incoming] = []
         with self._session.transaction() as tx:
-            stored = {
-                row["document_id"]: row
-                for row in tx.rows(
-                    """
-                    select d.id, d.document_id, d.hash, d.details_hash, d.metadata_hash, d.owner, s.id is not null seen
-                    from documents d left join seen s on s.id = d.id
-                    where d.collection_id = :key and d.document_id = any(:ids)
-                    """,
-                    key=self._guard.key,
-                    ids=list(incoming),
-                )
-            }
-            seen: list[int] = []
-            new: list[Incoming] = []
-            changed: list[Incoming] = []
-            relabelled: list[Incoming] = []
-            for identifier, (owner, document) in incoming.items():
+            stored = self._see(tx, owner, list(first))
+            for identifier, document in first.items():
                 row = stored.get(identifier)
                 if row is None:
                     new.append((owner, document))
                     continue
-                if row["seen"] or (row["owner"] != owner and row["owner"] in kept_owners):
+                _, hash_, details_hash, metadata_hash, stored_owner, seen_by = row
+                if seen_by == owner:
+                    repeated.append(identifier)
+                elif seen_by is not None or (stored_owner != owner and stored_owner in kept_owners):
                     continue
-                seen.append(row["id"])
-                if (row["hash"], row["details_hash"]) != (document.hash, document.details_hash):
+                elif hash_ != document.hash or details_hash != document.details_hash:
                     changed.append((owner, document))
-                elif (row["metadata_hash"], row["owner"]) != (document.metadata_hash, owner):
+                elif metadata_hash != document.metadata_hash or stored_owner != owner:
                     relabelled.append((owner, document))
                 else:
                     counts.unchanged += 1
             if new or changed or relabelled:
                 check_guard(tx, self._guard)
-                seen += insert_documents(tx, self._guard.key, new).values()
+                added = insert_documents(tx, self._guard.key, new).values()
+                tx.run("insert into seen select unnest(cast(:ids as bigint[])), :owner", ids=list(added), owner=owner)
                 replace_documents(tx, self._guard.key, changed)
                 relabel_documents(tx, self._guard.key, relabelled)
-            if seen:
-                tx.run("insert into seen select unnest(cast(:ids as bigint[])) on conflict do nothing", ids=seen)
         counts.added += len(new)
         counts.changed += len(changed) + len(relabelled)
-        return counts
+        return Compared(counts=counts, repeated=tuple(repeated))
+
+    def _see(self, tx: Transaction, owner: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
+        """What is stored under ``ids``, and which source had yielded it last before ``owner`` did now."""
+        # JSON, since the driver takes twice as long to write an array.
+        rows = tx.tuples(
+            """
+            with found as materialized (
+              select d.document_id, d.hash, d.details_hash, d.metadata_hash, d.owner, s.owner as seen_by, d.id
+              from documents d left join seen s on s.id = d.id
+              where d.collection_id = :key and d.document_id = any(array(select json_array_elements_text(:ids)))
+            ), noted as (
+              insert into seen (id, owner) select id, :owner from found
+              on conflict (id) do update set owner = excluded.owner
+            )
+            select document_id, hash, details_hash, metadata_hash, owner, seen_by from found
+            """,
+            key=self._guard.key,
+            owner=owner,
+            ids=json.dumps(ids),
+        )
+        return {row[0]: row for row in rows}
 
     def vanished(self) -> tuple[int, int]:
         with self._session.transaction() as tx:

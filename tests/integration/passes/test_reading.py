@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from knowledge_worker import KnowledgeSource, define_knowledge_source
 from knowledge_worker.domain.collection import CollectionStatus
 from knowledge_worker.domain.passes import PassOutcome
 from knowledge_worker.errors import CollectionNotReadyError
@@ -138,6 +139,32 @@ def test_bad_items_are_reported_without_content_and_the_rest_indexes(make: Make)
     assert (record.counts.read, record.counts.skipped, record.counts.added) == (5, 4, 1)
     assert len(record.reports) == 4
     assert "secret" not in " ".join(record.reports)
+
+
+@pytest.mark.parametrize("read_batch", [1, 2, 500])
+def test_the_first_of_several_documents_with_one_id_wins_and_the_others_are_reported(
+    make: Make, read_batch: int
+) -> None:
+    def items(*pairs: tuple[str, str]) -> KnowledgeSource:
+        return define_knowledge_source(
+            kind="listed", documents=lambda: [{"id": identifier, "content": content} for identifier, content in pairs]
+        )
+
+    one = items(("a", "a one"), ("b", "b one"), ("a", "a two"), ("a", "a three"))
+    two = items(("b", "b of another source"), ("c", "c one"), ("b", "b again"), ("c", "c two"))
+    knowledge = started(make(one, two, settings={"read_batch": read_batch}))
+    plan = knowledge.plan("docs")
+    assert (plan.read, plan.added, plan.skipped) == (8, 3, 4)
+    for expected in ((3, 0), (0, 3)):
+        knowledge.sync("docs")
+        assert run(knowledge) == "ok"
+        record = knowledge.passes("docs")[0]
+        assert (record.counts.added, record.counts.unchanged) == expected
+        assert (record.counts.read, record.counts.changed, record.counts.deleted, record.counts.skipped) == (8, 0, 0, 4)
+        assert sorted(report.split(":")[0] for report in record.reports) == ["a", "a", "b", "c"]
+        assert sorted(texts(knowledge.search("one two"))) == ["a one", "b one", "c one"]
+    plan = knowledge.plan("docs")
+    assert (plan.unchanged, plan.changed, plan.skipped, sorted(plan.reports)) == (3, 0, 4, sorted(record.reports))
 
 
 def test_nul_and_lone_surrogates_become_replacement_characters(make: Make) -> None:

@@ -97,16 +97,17 @@ class Index:
 
     def put(self, guard: Guard, **texts: str) -> None:
         """Store documents as a read of the sources does; they wait to be embedded."""
-        documents = [("o", checked_document({"id": one, "content": text})) for one, text in texts.items()]
+        documents = [checked_document({"id": one, "content": text}) for one, text in texts.items()]
         with self.store.documents.reading(guard) as reading:
-            reading.store(documents, kept_owners=frozenset())
+            reading.store("o", documents, kept_owners=frozenset())
         self.expected |= texts
 
     def delete_others(self, guard: Guard, *kept: str) -> None:
         """A complete read that sees only ``kept``."""
         with self.store.documents.reading(guard) as reading:
             reading.store(
-                [("o", checked_document({"id": one, "content": self.expected[one]})) for one in kept],
+                "o",
+                [checked_document({"id": one, "content": self.expected[one]}) for one in kept],
                 kept_owners=frozenset(),
             )
             reading.delete_vanished()

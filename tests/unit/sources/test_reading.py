@@ -95,12 +95,15 @@ def test_an_invalid_item_is_reported_by_its_id_and_the_rest_is_read(bad: object,
     assert not read.reasons
 
 
-def test_the_first_of_two_documents_with_one_id_wins() -> None:
-    read = read_sources([listed(item("a", "one"), item("b"), item("a", "two"), item("a", "three"))])
+def test_an_id_that_comes_again_is_reported_by_whoever_finds_out() -> None:
+    read = read_sources([listed(item("a", "one")), listed(item("b"), item("b", "two"))])
+    ids = [(index, document.id) for index, document in read]
+    read.report_repeated(1, "b")
 
-    assert [document.content for _, document in read] == ["one", "text"]
-    assert (read.read, read.skipped) == (4, 2)
-    assert read.reports[0].startswith("a: ")
+    assert ids == [(0, "a"), (1, "b"), (1, "b")]
+    assert (read.read, read.skipped) == (3, 1)
+    assert [result.skipped for result in read.results] == [0, 1]
+    assert read.reports[0].startswith("b: ")
 
 
 def test_an_invalid_document_does_not_hide_a_later_valid_one() -> None:
@@ -134,6 +137,7 @@ def test_reports_and_reasons_are_bounded_and_logged_up_to_the_bound() -> None:
     with structlog.testing.capture_logs() as logs:
         read = read_sources([made(noisy, kind="noisy")], collection="faq")
         assert pairs(read) == [(0, "a")]
+        read.finish()
 
     assert read.skipped == 150
     assert len(read.reports) == 100
