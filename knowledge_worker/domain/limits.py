@@ -78,7 +78,7 @@ class Limits(BaseModel):
         default=3, ge=1, le=COUNT_MAX, description="A document that took this many workers with it is failed."
     )
     read_batch: int = Field(
-        default=500, ge=1, le=COUNT_MAX, description="Documents compared and stored in one transaction."
+        default=1000, ge=1, le=COUNT_MAX, description="Documents compared and stored in one transaction."
     )
     progress_timeout_ms: int = Field(
         default=1_800_000, ge=1000, le=DURATION_MAX_MS, description="A pass that moves nothing for so long is ended."

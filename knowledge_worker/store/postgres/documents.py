@@ -162,7 +162,7 @@ class PostgresReading(Reading):
     def store(self, owner: str, documents: Sequence[CheckedDocument], *, kept_owners: frozenset[str]) -> Compared:
         first: dict[str, CheckedDocument] = {}
         repeated = [one.id for one in documents if first.setdefault(one.id, one) is not one]
-        counts = PassCounts()
+        unchanged = 0
         new: list[Incoming] = []
         changed: list[Incoming] = []
         relabelled: list[Incoming] = []
@@ -183,15 +183,14 @@ class PostgresReading(Reading):
                 elif metadata_hash != document.metadata_hash or stored_owner != owner:
                     relabelled.append((owner, document))
                 else:
-                    counts.unchanged += 1
+                    unchanged += 1
             if new or changed or relabelled:
                 check_guard(tx, self._guard)
                 added = insert_documents(tx, self._guard.key, new).values()
                 tx.run("insert into seen select unnest(cast(:ids as bigint[])), :owner", ids=list(added), owner=owner)
                 replace_documents(tx, self._guard.key, changed)
                 relabel_documents(tx, self._guard.key, relabelled)
-        counts.added += len(new)
-        counts.changed += len(changed) + len(relabelled)
+        counts = PassCounts(added=len(new), changed=len(changed) + len(relabelled), unchanged=unchanged)
         return Compared(counts=counts, repeated=tuple(repeated))
 
     def _see(self, tx: Transaction, owner: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
