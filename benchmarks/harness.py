@@ -7,7 +7,9 @@ import logging
 import os
 import platform
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,37 @@ def described_machine(url: str) -> str:
     )
 
 
+class HelperThreads(InlineQueue):
+    """A queue whose helpers run in threads of this process, as in a worker of so many threads."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__()
+        self._executor = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        self._running: list[Future[str]] = []
+        self._threads = threads
+        self.knowledge: Knowledge | None = None
+
+    def nudge_embed(self, collection: str, *, helpers: int) -> bool:
+        """Start as many as there are threads for."""
+        assert self.knowledge is not None
+        self._running = [one for one in self._running if not one.done()]
+        for _ in range(min(helpers, self._threads - 1 - len(self._running))):
+            assert self._executor is not None
+            self._running.append(self._executor.submit(self.knowledge.run_embed, collection))
+        return True
+
+    def finish(self) -> None:
+        """Wait for the helpers.
+
+        Raises:
+            Exception: what one of them raised.
+        """
+        for one in self._running:
+            one.result()
+        if self._executor is not None:
+            self._executor.shutdown()
+
+
 class InstantModel:
     """An :class:`~knowledge_worker.ports.EmbeddingModel` that answers at once: random unit vectors made beforehand.
 
@@ -78,22 +111,29 @@ class InstantModel:
         self.id = f"benchmark/instant-{dimensions}"
         self.calls = 0
         self.texts = 0
+        self._mutex = threading.Lock()
 
     def embed(self, texts: Sequence[str], *, purpose: Purpose, timeout_ms: int) -> Embeddings:  # noqa: ARG002
-        first = self.texts % (len(self.vectors) - self.max_inputs)
-        self.calls += 1
-        self.texts += len(texts)
+        with self._mutex:
+            first = self.texts % (len(self.vectors) - self.max_inputs)
+            self.calls += 1
+            self.texts += len(texts)
         return Embeddings(vectors=self.vectors[first : first + len(texts)], tokens=0, calls=1)
 
 
-def knowledge_of(url: str, *collections: KnowledgeCollection, settings: Mapping[str, Any] | None = None) -> Knowledge:
+def knowledge_of(
+    url: str,
+    *collections: KnowledgeCollection,
+    settings: Mapping[str, Any] | None = None,
+    queue: InlineQueue | None = None,
+) -> Knowledge:
     """One worker in this process that starts no other process and needs no Redis."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     return Knowledge(
         collections,
         settings=Settings(database_url=url, **(settings or {})),
         locks=MemoryLocks(),
-        queue=InlineQueue(),
+        queue=queue or InlineQueue(),
     )
 
 

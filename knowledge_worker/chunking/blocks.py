@@ -195,9 +195,8 @@ class _Parser:
 def _lines(text: str) -> Iterator[_Line]:
     """The lines of ``text`` that are not blank; ``text`` of each is stripped."""
     behind = 0  # offset behind the line terminator of the line before
-    for match in _LINE.finditer(text):
-        raw = match.group()
-        start, end = match.span()
+    for start, end in _line_spans(text):
+        raw = text[start:end]
         stripped = raw.strip()
         if not stripped:
             continue
@@ -208,6 +207,20 @@ def _lines(text: str) -> Iterator[_Line]:
             indent = len(lead.expandtabs(4)) if "\t" in lead else len(lead)
             yield _Line(start, start + len(raw.rstrip()), indent, stripped, start != behind)
         behind = end + (2 if text.startswith("\r\n", end) else 1)
+
+
+def _line_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of the lines of ``text`` that are not empty."""
+    if "\r" in text:
+        yield from (match.span() for match in _LINE.finditer(text))
+        return
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        if end > start:
+            yield start, end
+        start = end + 1
+    if start < len(text):
+        yield start, len(text)
 
 
 def _front_matter_end(text: str) -> int | None:

@@ -45,10 +45,13 @@ _MARKER: Final = r"(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t\r\n])"
 _LINE_END: Final = r"(?:\r\n|[\r\n\v\f\x1c-\x1e\x85\u2028\u2029])"
 LINE: Final = regex.compile(rf"{_LINE_END}(?:[ \t]*+{_LINE_END})*+")
 """Behind a line, and behind the blank lines after it."""
+_SPACED_SENTENCE: Final = rf"(?<![.!?…؟۔։])[.!?…؟۔։]++[\"'”’»)\]*_]*+\s++(?![\p{{Ll}}{_EXTENDS}])"
 SENTENCE: Final = regex.compile(
-    rf"(?<![.!?…؟۔։])[.!?…؟۔։]++[\"'”’»)\]*_]*+\s++(?![\p{{Ll}}{_EXTENDS}])"
+    rf"{_SPACED_SENTENCE}"
     rf"|(?<![。！？｡।॥။።។])[。！？｡।॥။።។]++[」』”’）】》]*+\s*+(?![{_EXTENDS}])"
 )
+_ASCII_SENTENCE: Final = regex.compile(_SPACED_SENTENCE)
+"""Finds the same in ASCII, in less than half the time."""
 WORD: Final = regex.compile(rf"(?:(?<!\s)\s++|[、，；：､\u200b]++\s*+)(?![{_EXTENDS}])")
 GRAPHEME: Final = regex.compile(_GRAPHEME_PATTERN)
 GRAPHEMES: Final = regex.compile(rf"(?>{_GRAPHEME_PATTERN}{{1,32}})")
@@ -140,5 +143,5 @@ def _thin(start: int, positions: list[int], end: int) -> list[int]:
 
 def breaks_near_end(text: str, start: int, end: int) -> Iterator[list[int]]:
     """The breaks of ``text[start:end]``, its end excluded: the sentences, then the lines, then the words."""
-    for pattern in (SENTENCE, LINE, WORD):
+    for pattern in (_ASCII_SENTENCE if text.isascii() else SENTENCE, LINE, WORD):
         yield [match.end() for match in pattern.finditer(text, start, end) if match.end() < end]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,7 +17,12 @@ from knowledge_worker.domain.collection import NO_MODEL, Generation
 from knowledge_worker.domain.document import is_blank
 from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.passes import PassCounts
-from knowledge_worker.errors import EmbeddingRejectedError, EmbeddingUnavailableError
+from knowledge_worker.errors import (
+    EmbeddingRejectedError,
+    EmbeddingUnavailableError,
+    KnowledgeError,
+    PassCancelledError,
+)
 from knowledge_worker.ports import EmbeddingModel, Vectors
 from knowledge_worker.store.protocol import (
     ClaimedDocument,
@@ -30,6 +37,11 @@ log = structlog.get_logger()
 
 CLAIMED_MAX_CHARS: Final = 4_000_000
 """Contents of documents that one claim takes at most, together; at least one document is always taken."""
+
+SETTLED_EVERY_S: Final = 0.2
+"""Answers that come faster are stored together: all that a worker which is killed had paid for in vain."""
+SETTLED_PASSAGES: Final = 512
+"""So many are stored at once however fast they come: documents are locked meanwhile."""
 
 PROBE: Final = "knowledge"
 """Sent alone when a provider refused every text: tells a broken model name from documents it cannot take."""
@@ -94,6 +106,7 @@ class EmbedStep:
         self.work = PassCounts()
         """Calls and tokens that no settled document has taken to the record yet."""
         self._answered = False
+        self._settled_at = 0.0
 
     def run(self, generation: Generation, model: EmbeddingModel) -> int:
         """Embed until nothing can be claimed.
@@ -109,24 +122,34 @@ class EmbedStep:
         settled = 0
         while True:
             batch = _Batch()
-            settled += self._run_batches(generation, model, batch, size, alone=False)
-            alone = self._claim(generation, batch, alone=True)
-            if not alone:
-                return settled
-            settled += self._flush(generation, model, batch, size)
+            try:
+                settled += self._run_batches(generation, model, batch, size)
+                alone = self._claim(generation, batch, alone=True)
+                if not alone:
+                    return settled
+                settled += self._flush(generation, model, batch, size)
+            except (EmbeddingUnavailableError, PassCancelledError):
+                with contextlib.suppress(KnowledgeError):  # what is paid for is kept if it can be
+                    self._settle(generation, model, batch)
+                raise
 
-    def _run_batches(
-        self, generation: Generation, model: EmbeddingModel, batch: _Batch, size: int, *, alone: bool
-    ) -> int:
+    def _run_batches(self, generation: Generation, model: EmbeddingModel, batch: _Batch, size: int) -> int:
         settled = 0
         while True:
             self._check()
-            while len(batch.texts) < size and self._claim(generation, batch, alone=alone):
-                settled += self._settle(generation, model, batch)
+            while len(batch.texts) < size and self._claim(generation, batch, alone=False):
+                settled += self._settle_in_time(generation, model, batch)
             if len(batch.texts) < size:
                 return settled + self._flush(generation, model, batch, size)
             self._embed(model, batch, size)
-            settled += self._settle(generation, model, batch)
+            settled += self._settle_in_time(generation, model, batch)
+
+    def _settle_in_time(self, generation: Generation, model: EmbeddingModel, batch: _Batch) -> int:
+        """Settle, unless that was done just now: then it waits for some more, as a transaction has its price, too."""
+        passages = sum(len(work.chunks) for work in batch.works if work.complete)
+        if passages < SETTLED_PASSAGES and time.monotonic() - self._settled_at < SETTLED_EVERY_S:
+            return 0
+        return self._settle(generation, model, batch)
 
     def _flush(self, generation: Generation, model: EmbeddingModel, batch: _Batch, size: int) -> int:
         settled = self._settle(generation, model, batch)
@@ -242,6 +265,7 @@ class EmbedStep:
                 complete = [work for work in complete if work not in held_back]
         if not complete:
             return 0
+        self._settled_at = time.monotonic()
         work, self.work = self.work, PassCounts()
         settled = [_settled(one, generation) for one in complete]
         work.reused += sum(one.reused for one in settled)

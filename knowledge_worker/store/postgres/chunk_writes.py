@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 
@@ -17,8 +16,9 @@ from knowledge_worker.store.protocol import SettledDocument
 _SENT: Final = (*(column for column in COLUMNS if column[0] != "words"), ("searchable", "text"))
 _ARRIVING: Final = f"""
     create temporary table if not exists arriving ({", ".join(f"{name} {kind}" for name, kind in _SENT)})
-    on commit delete rows
+    with (toast_tuple_target = 8160) on commit delete rows
 """
+"""Rows up to a page are not compressed on their way."""
 _COPY: Final = f"copy arriving ({', '.join(name for name, _ in _SENT)}) from stdin (format binary)"
 
 
@@ -45,7 +45,7 @@ def _send(connection: Any, settled: Sequence[SettledDocument]) -> None:
     with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
         copy.set_types([kind for _, kind in _SENT])
         for one in settled:
-            vectors = [None] * len(one.chunks) if one.vectors is None else one.vectors.astype(np.float16)
+            vectors = [None] * len(one.chunks) if one.vectors is None else one.vectors.astype(">f2")
             document = one.document
             title = f"{document.title}\n" if document.title else ""
             for embedded, vector in zip(one.chunks, vectors, strict=True):

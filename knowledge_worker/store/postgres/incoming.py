@@ -6,8 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+import psycopg
+from psycopg.types.array import ListBinaryDumper
+
 from knowledge_worker.domain.document import CheckedDocument
 from knowledge_worker.store.postgres.database import NOW, Transaction
+
+
+class _Texts(list[object]):
+    """Texts, none of them missing, which travel as they are; in another list each would be escaped and parsed."""
+
+
+psycopg.adapters.register_dumper(_Texts, ListBinaryDumper)
 
 _FIELDS: Final = (
     "document_id",
@@ -22,6 +32,8 @@ _FIELDS: Final = (
     "owner",
     "warnings",
 )
+
+_TEXTS: Final = ("document_id", "content", "hash", "details_hash", "metadata_hash")
 
 _INCOMING: Final = """
     unnest(cast(:document_id as text[]), cast(:title as text[]), cast(:source as text[]), cast(:metadata as jsonb[]),
@@ -113,4 +125,4 @@ def _columns(documents: Sequence[Incoming]) -> dict[str, list[object]]:
         columns["metadata_hash"].append(document.metadata_hash)
         columns["owner"].append(owner)
         columns["warnings"].append(json.dumps(document.warnings))
-    return columns
+    return columns | {name: _Texts(columns[name]) for name in _TEXTS}
