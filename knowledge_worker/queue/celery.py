@@ -19,7 +19,7 @@ from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from kombu import Exchange, Queue
 from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerError
-from kombu.pools import producers
+from kombu.pools import ProducerPool
 from redis.exceptions import RedisError
 
 from knowledge_worker._bundled import load_beat_schedule
@@ -44,6 +44,8 @@ NUDGE_EXPIRES_S: Final = 60
 """A nudge older than this is dropped unread: the tick has asked again meanwhile."""
 
 PUBLISH_TIMEOUT_S: Final = 1.0
+PUBLISHERS: Final = 32
+"""Callers of one process that publish at once; further ones wait for the first to be done."""
 REST_S: Final = 2.0
 WARN_EVERY_S: Final = 30.0
 
@@ -153,6 +155,9 @@ class CeleryQueue:
                 "max_retries": 1,
             }
         )
+        # Not kombu's own pools: two queues of one process on one server share those, and one would close the other's.
+        self._connections = self._connection.Pool(limit=PUBLISHERS)
+        self._producers = ProducerPool(self._connections, limit=PUBLISHERS)
         # Asked before Celery is: its transport tries ten times to reconnect, which takes up to six seconds.
         self._probe = connect(redis_url, timeout_s=PUBLISH_TIMEOUT_S)
 
@@ -166,7 +171,8 @@ class CeleryQueue:
 
     def close(self) -> None:
         """Close the connections of this queue."""
-        producers[self._connection].force_close_all()
+        cast("Any", self._producers).force_close_all()
+        self._connections.force_close_all()
         self._connection.release()
         self._probe.close()
 
@@ -177,7 +183,7 @@ class CeleryQueue:
             return False
         try:
             self._probe.ping()
-            with producers[self._connection].acquire(block=True, timeout=PUBLISH_TIMEOUT_S) as producer:
+            with self._producers.acquire(block=True, timeout=PUBLISH_TIMEOUT_S) as producer:
                 for _ in range(times):
                     self._app.send_task(
                         task,

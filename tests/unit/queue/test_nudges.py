@@ -82,6 +82,14 @@ def test_calling_no_helpers_asks_nobody(queue: CeleryQueue) -> None:
     assert queue.nudge_embed("handbook", helpers=0) is True
 
 
+def test_a_queue_that_is_closed_leaves_another_one_of_the_same_process_alone(nowhere: str) -> None:
+    queues = [CeleryQueue(create_celery(load_settings(redis_url=nowhere)), nowhere) for _ in range(2)]
+    queues[0].close()
+    with queues[1]._producers.acquire(block=True, timeout=1) as producer:
+        assert producer is not None
+    queues[1].close()
+
+
 def test_consumers_cannot_be_told_without_a_broker(nowhere: str) -> None:
     with pytest.raises(ServiceUnavailableError):
         consumers(create_celery(load_settings(redis_url=nowhere)), timeout=0.1)
