@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,17 +22,10 @@ from knowledge_worker.domain.collection import Collection
 from knowledge_worker.loading import load_knowledge
 from knowledge_worker.testing.provider import ScriptedProvider
 
-APP = """
-import os
-from knowledge_worker import Knowledge, KnowledgeCollection, folder
+from .forked import Forked, Forks
 
-knowledge = Knowledge(
-    collections=[
-        KnowledgeCollection(name, model="fake/model-a", sources=[folder(os.environ["DOCS"] + "/" + name)])
-        for name in os.environ["COLLECTIONS"].split(",")
-    ]
-)
-"""
+APPS = Path(__file__).parent / "apps"
+"""Declarations that the processes of a test load; ``folders.py`` unless it asks for others."""
 
 _redis_numbers = itertools.count(1)
 
@@ -45,7 +37,9 @@ class Cluster:
         knowledge: the same declarations in the test's own process, to ask and to look.
     """
 
-    def __init__(self, folder: Path, database_url: str, redis_url: str, provider: ScriptedProvider) -> None:
+    def __init__(
+        self, folder: Path, database_url: str, redis_url: str, provider: ScriptedProvider, forks: Forks
+    ) -> None:
         self.folder = folder
         self.database_url = database_url
         self.redis_url = redis_url
@@ -60,11 +54,16 @@ class Cluster:
             "KNOWLEDGE_EMBED_BATCH_SIZE": "16",
             "KNOWLEDGE_CONCURRENCY": "4",
         }
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Forked] = []
         self.logs = folder / "logs"
         self.logs.mkdir()
-        (folder / "app_under_test.py").write_text(APP)
+        self.declare("folders.py")
+        self._forks = forks
         self._knowledge: Knowledge | None = None
+
+    def declare(self, app: str) -> None:
+        """Let processes that start from now on load other declarations, a file of ``apps/``."""
+        (self.folder / "app_under_test.py").write_text((APPS / app).read_text())
 
     def expect_deaths(self) -> None:
         """Let leases and claims of a dead process end soon, though not so soon that a busy machine ends them."""
@@ -95,22 +94,38 @@ class Cluster:
         for n in range(start, start + count):
             (target / f"d{n:05}.md").write_text(text.format(n=n))
 
-    def start(self, command: str, **settings: str) -> subprocess.Popen[bytes]:
+    def start(self, *command: str, **settings: str) -> Forked:
         """Start ``knowledge-worker <command>``."""
-        log = (self.logs / f"{len(self.processes)}-{command}.log").open("wb")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "knowledge_worker.cli", command],
+        process = self._forks.start(
+            command,
             env={**os.environ, **self._environment, **settings},
             cwd=self.folder,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
+            log=self.logs / f"{len(self.processes):02}-{command[0]}.log",
         )
-        log.close()
         self.processes.append(process)
         return process
 
-    def start_workers(self, count: int, **settings: str) -> list[subprocess.Popen[bytes]]:
+    def run(self, *command: str, **settings: str) -> str:
+        """Run ``knowledge-worker <command>`` to its end; what it printed."""
+        process = self.start(*command, **settings)
+        code = process.wait()
+        said = (self.logs / f"{self.processes.index(process):02}-{command[0]}.log").read_text()
+        assert code == 0, said
+        return said
+
+    def log_of(self, process: Forked) -> str:
+        """What a process has logged so far."""
+        (log,) = self.logs.glob(f"{self.processes.index(process):02}-*.log")
+        return log.read_text()
+
+    def stop(self, *processes: Forked) -> None:
+        """Stop processes in order, all of them if none is named, and wait."""
+        for process in processes or self.processes:
+            process.terminate()
+        for process in processes or self.processes:
+            process.wait()
+
+    def start_workers(self, count: int, **settings: str) -> list[Forked]:
         """Start workers and one beat."""
         workers = [self.start("worker", **settings) for _ in range(count)]
         self.start("beat", **settings)
@@ -141,7 +156,7 @@ class Cluster:
             what=f"{count} ready documents",
         )
 
-    def holder(self, name: str = "docs") -> subprocess.Popen[bytes] | None:
+    def holder(self, name: str = "docs") -> Forked | None:
         """The process that holds the collection now."""
         running = self.view(name).running
         if running is None:
@@ -149,19 +164,37 @@ class Cluster:
         pid = int(running.split(":")[1])
         return next((process for process in self.processes if process.pid == pid), None)
 
+    def let_time_pass(self) -> None:
+        """What time does to a worker that is dead or stopped: its lease, its lock, its claims and every wait end."""
+        with psycopg.connect(self.database_url) as connection:
+            connection.execute("update collections set lease_until = '-infinity' where holder is not null")
+            connection.execute("update documents set claim_until = '-infinity' where claim_until is not null")
+            connection.execute("update collections set retry_at = clock_timestamp() where retry_at is not null")
+        for name in self.collections:
+            self.redis.delete(f"knowledge:{name}")
+
     def tail(self) -> str:
         return "\n".join(f"--- {path.name}\n" + path.read_text()[-3000:] for path in sorted(self.logs.iterdir()))
 
     def indexed(self, name: str = "docs") -> dict[str, list[str]]:
         """What the served generation holds: document → passages."""
         with psycopg.connect(self.database_url) as connection:
-            rows = connection.execute(
+            found_in = connection.execute(
                 """
-                select d.document_id, c.text from collections k
-                join chunks c on c.generation_id = k.serving join documents d on d.id = c.document_id
-                where k.name = %s order by d.document_id, c.ord
+                select g.id, g.storage from collections k join generations g on g.id = k.serving where k.name = %s
                 """,
                 [name],
+            ).fetchone()
+            if found_in is None:
+                return {}
+            generation, storage = found_in
+            own = storage == "own"
+            rows = connection.execute(
+                f"""
+                select d.document_id, c.text from {f"chunks_{generation}" if own else "chunks"} c
+                join documents d on d.id = c.document_id
+                where {"true" if own else f"c.generation_id = {generation}"} order by d.document_id, c.ord
+                """,  # type: ignore[call-overload]
             ).fetchall()
         found: dict[str, list[str]] = {}
         for identifier, text in rows:
@@ -186,24 +219,39 @@ class Cluster:
             "KNOWLEDGE_PROVIDERS": json.dumps({"fake": {"base_url": self.provider.base_url}}),
             "KNOWLEDGE_LOG_FORMAT": "json",
             "DOCS": str(self.folder / "docs"),
+            "MODEL": "fake/model-a",
             "COLLECTIONS": ",".join(self.collections),
             **self.settings,
         }
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Forks the processes of every test."""
+    forks = Forks()
+    yield forks
+    forks.close()
+
+
+@pytest.fixture
+def environment() -> Iterator[None]:
+    """This process's environment without our settings, put back in the end."""
+    saved = dict(os.environ)
+    for name in [name for name in os.environ if name.startswith("KNOWLEDGE_")]:
+        del os.environ[name]
+    yield
+    os.environ.clear()
+    os.environ.update(saved)
+
+
 @pytest.fixture
 def cluster(
-    tmp_path: Path, database_url: str, servers: object, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, database_url: str, servers: object, provider: ScriptedProvider, forks: Forks, environment: None
 ) -> Iterator[Cluster]:
     """A deployment without processes yet."""
-    for name in [name for name in os.environ if name.startswith("KNOWLEDGE_")]:
-        monkeypatch.delenv(name)
     parts = urlsplit(servers.redis_url)  # type: ignore[attr-defined]
     redis_url = urlunsplit(parts._replace(path=f"/{next(_redis_numbers) % 16}"))
     redis.Redis.from_url(redis_url).flushdb()
-    saved = dict(os.environ)
-    cluster = Cluster(tmp_path, database_url, redis_url, provider)
+    cluster = Cluster(tmp_path, database_url, redis_url, provider, forks)
     yield cluster
     cluster.close()
-    os.environ.clear()
-    os.environ.update(saved)
