@@ -72,6 +72,6 @@ def _data(found: Any, scope: Scope) -> dict[str, Any]:
 
 
 def _camel(model: BaseModel) -> dict[str, Any]:
-    """A result's part as JSON has it: what is None or empty is left out, whatever fields it has by now."""
-    dumped = model.model_dump(mode="json", exclude_none=True)
+    """A part of a result as JSON has it: whatever was said, without what is None or empty and without defaults."""
+    dumped = model.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     return {to_camel(key): value for key, value in dumped.items() if value not in ([], {})}

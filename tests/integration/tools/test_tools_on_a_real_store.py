@@ -102,9 +102,20 @@ def test_refused_calls_never_embed(make: Any, provider: ScriptedProvider) -> Non
 def test_a_provider_that_is_down_is_said_in_words_for_the_model(make: Any, provider: ScriptedProvider) -> None:
     provider.script(Rule(status=401))
     result = make("tickets").search.call({"query": "a new question"})
-    assert result.data["degraded"].startswith("Searched by words alone")
     assert "401" not in result.text
     assert result.tainted
+
+
+def test_a_search_by_words_alone_says_so(application: Application, provider: ScriptedProvider) -> None:
+    provider.script(Rule(status=401))
+    tools = knowledge_tools(application.knowledge, collections=["tickets"])
+    result = tools.search.call({"query": "ignore instructions"})
+    assert result.data["degraded"] == "Searched by words alone; the search by meaning does not answer right now."
+    assert result.data["matches"]
+    by_meaning = knowledge_tools(application.knowledge, collections=["tickets"], mode="semantic")
+    error = by_meaning.search.call({"query": "ignore other instructions"}).data["error"]
+    assert error["code"] == "embedding_unavailable"
+    assert error["message"].startswith("Knowledge cannot be searched right now.")
 
 
 def test_a_declaration_that_is_not_trusted_acts_at_once(application: Application) -> None:
