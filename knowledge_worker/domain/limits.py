@@ -67,7 +67,7 @@ class Limits(BaseModel):
     embed_concurrency: int = Field(
         default=8, ge=1, le=CONCURRENCY_MAX, description="How many tasks may embed one collection at once."
     )
-    claim_documents: int = Field(default=32, ge=1, le=COUNT_MAX, description="Documents a worker claims at once.")
+    claim_documents: int = Field(default=64, ge=1, le=COUNT_MAX, description="Documents a worker claims at once.")
     claim_ms: int = Field(
         default=120_000,
         ge=500,

@@ -35,7 +35,7 @@ from knowledge_worker.store.protocol import (
 
 log = structlog.get_logger()
 
-CLAIMED_MAX_CHARS: Final = 4_000_000
+CLAIMED_MAX_CHARS: Final = 500_000
 """Contents of documents that one claim takes at most, together; at least one document is always taken."""
 
 SETTLED_EVERY_S: Final = 0.2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from knowledge_worker.domain.collection import Generation
 from knowledge_worker.domain.document import CheckedDocument, FailedDocument
@@ -21,6 +21,12 @@ from knowledge_worker.store.postgres.incoming import (
 from knowledge_worker.store.postgres.leases import check_guard
 from knowledge_worker.store.postgres.placement import forget_deleted, places_of
 from knowledge_worker.store.protocol import ClaimedDocument, Compared, DocumentStore, Guard, Reading, StoredDocument
+
+_IN_INDEX_ORDER: Final = """
+    set local enable_bitmapscan = off; set local enable_seqscan = off; set local enable_sort = off
+"""
+"""For a statement that takes the first rows of an index. As long as a table that grew fast is not analysed, PostgreSQL
+takes it for almost empty and would read and sort all that waits, for each claim."""
 
 
 class PostgresDocuments(DocumentStore):
@@ -57,6 +63,7 @@ class PostgresDocuments(DocumentStore):
     ) -> list[ClaimedDocument]:
         settled = f"settled_{generation.slot}"
         with self._database.transaction() as tx:
+            tx.run(_IN_INDEX_ORDER)
             rows = tx.rows(
                 f"""
                 with free as materialized (
