@@ -22,6 +22,7 @@ from knowledge_worker.errors import (
     EmbeddingUnavailableError,
     KnowledgeError,
     PassCancelledError,
+    ServiceUnavailableError,
 )
 from knowledge_worker.ports import EmbeddingModel, Vectors
 from knowledge_worker.store.protocol import (
@@ -42,6 +43,9 @@ SETTLED_EVERY_S: Final = 0.2
 """Answers that come faster are stored together: all that a worker which is killed had paid for in vain."""
 SETTLED_PASSAGES: Final = 512
 """So many are stored at once however fast they come: documents are locked meanwhile."""
+
+AGAIN_S: Final = 0.5
+"""How often it is tried to keep what is paid for while the database is away."""
 
 PROBE: Final = "knowledge"
 """Sent alone when a provider refused every text: tells a broken model name from documents it cannot take."""
@@ -128,9 +132,9 @@ class EmbedStep:
                 if not alone:
                     return settled
                 settled += self._flush(generation, model, batch, size)
-            except (EmbeddingUnavailableError, PassCancelledError):
-                with contextlib.suppress(KnowledgeError):  # what is paid for is kept if it can be
-                    self._settle(generation, model, batch)
+            except (EmbeddingUnavailableError, PassCancelledError, ServiceUnavailableError):
+                with contextlib.suppress(KnowledgeError):
+                    self._keep_what_is_paid_for(generation, model, batch)
                 raise
 
     def _run_batches(self, generation: Generation, model: EmbeddingModel, batch: _Batch, size: int) -> int:
@@ -143,6 +147,20 @@ class EmbedStep:
                 return settled + self._flush(generation, model, batch, size)
             self._embed(model, batch, size)
             settled += self._settle_in_time(generation, model, batch)
+
+    def _keep_what_is_paid_for(self, generation: Generation, model: EmbeddingModel, batch: _Batch) -> None:
+        """Settle before the work ends by an error, and wait for a database that is just restarting."""
+        until = time.monotonic() + self._limits.claim_ms / 2000
+        while True:
+            try:
+                self._settle(generation, model, batch)
+            except ServiceUnavailableError:
+                if time.monotonic() > until:
+                    raise
+                self._check()
+                time.sleep(AGAIN_S)
+            else:
+                return
 
     def _settle_in_time(self, generation: Generation, model: EmbeddingModel, batch: _Batch) -> int:
         """Settle, unless that was done just now: then it waits for some more, as a transaction has its price, too."""
@@ -266,12 +284,13 @@ class EmbedStep:
         if not complete:
             return 0
         self._settled_at = time.monotonic()
-        work, self.work = self.work, PassCounts()
+        work = self.work.model_copy()
         settled = [_settled(one, generation) for one in complete]
         work.reused += sum(one.reused for one in settled)
         count = self._generations.settle(
             self._guard, generation, settled, token=self._token, pass_id=self._pass_id, work=work
         )
+        self.work = PassCounts()
         done = {id(one) for one in complete}
         batch.works = [one for one in batch.works if id(one) not in done]
         self._progress()

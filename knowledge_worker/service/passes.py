@@ -138,17 +138,26 @@ class PassRunner:
             check=keeper.check,
             progress=keeper.progress,
         )
+        failure: Failure | None = None
         try:
             settled = sum(step.run(generation, model) for generation, model in self._generations(collection))
         except (LeaseLostError, PassCancelledError):
             return "stopped"
+        except ServiceUnavailableError:
+            return "the database is away"  # the holder finds out by itself
         except KnowledgeError as error:
-            self._store.leases.report_helper_failure(ticket.guard, failure_of(error))
+            failure = failure_of(error)
             return "the provider failed"
         finally:
-            self._store.leases.release_claims(ticket.guard.key, claim_token=token)
-            self._store.passes.add(ticket.pass_id, Work(counts=step.work))
+            self._record(lambda: self._leave(ticket, token, failure, step.work))
         return f"{settled} documents"
+
+    def _leave(self, ticket: HelperTicket, token: str, failure: Failure | None, work: PassCounts) -> None:
+        """A helper's end. Claims that it did not give back would count as those of a worker that died."""
+        if failure is not None:
+            self._store.leases.report_helper_failure(ticket.guard, failure)
+        self._store.leases.release_claims(ticket.guard.key, claim_token=token)
+        self._store.passes.add(ticket.pass_id, Work(counts=work))
 
     def _run_with_lease(self, lease: Lease, lock: str) -> str:
         with structlog.contextvars.bound_contextvars(collection=lease.name, pass_id=lease.pass_id):
