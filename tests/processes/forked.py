@@ -154,11 +154,11 @@ if __name__ == "__main__":
 
     for module in (
         "celery.apps.beat", "celery.apps.worker", "celery.beat", "celery.concurrency.thread", "celery.fixups",
-        "celery.worker.consumer", "celery.worker.strategy", "kombu.transport.redis", "knowledge_worker.cli.beat",
+        "celery.worker.consumer", "celery.worker.strategy", "knowledge_worker._bundled", "knowledge_worker.cli.beat",
         "knowledge_worker.cli.check", "knowledge_worker.cli.migrate", "knowledge_worker.cli.passes",
         "knowledge_worker.cli.status", "knowledge_worker.cli.worker", "knowledge_worker.embedding.openai",
-        "knowledge_worker.loading", "knowledge_worker.worker", "openai.resources.embeddings", "psycopg_binary",
-        "sqlalchemy.dialects.postgresql.psycopg",
+        "knowledge_worker.loading", "knowledge_worker.worker", "kombu.transport.redis",
+        "openai.resources.embeddings", "psycopg_binary", "sqlalchemy.dialects.postgresql.psycopg", "uvicorn",
     ):  # fmt: skip
         importlib.import_module(module)
     gc.freeze()
