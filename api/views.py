@@ -81,7 +81,10 @@ class CollectionView(View):
     generation: Maybe[int] = Field(default=None, description="The number of the generation being served.")
     error: Maybe[str] = Field(default=None, description="Why the newest pass failed.")
     failures: Maybe[int] = Field(default=None, description="Failed passes in a row.")
-    retry_at: Maybe[Time] = Field(default=None, description="Nothing is tried before it.")
+    failing_since: Maybe[Time] = Field(default=None, description="When the first of those failures was.")
+    retry_at: Maybe[Time] = Field(
+        default=None, description="Nothing is tried before it; with an error and without it, until it is declared anew."
+    )
     synced_at: Maybe[Time] = Field(default=None, description="End of the last successful pass.")
     updated_at: Time
     incomplete: Maybe[list[str]] = Field(default=None, description="What the newest pass could not read.")
@@ -224,6 +227,7 @@ def collection_view(collection: Collection) -> CollectionView:
         generation=None if serving is None else serving.number,
         error=collection.error,
         failures=collection.failures or None,
+        failing_since=collection.failed_at,
         retry_at=collection.retry_at,
         synced_at=collection.synced_at,
         updated_at=collection.updated_at,

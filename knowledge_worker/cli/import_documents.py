@@ -203,9 +203,9 @@ def _wait(knowledge: Knowledge, name: str, timeout_s: float | None, progress: Pr
     """Wait until nothing is pending; what went wrong, on one line."""
     until = None if timeout_s is None else time.monotonic() + timeout_s
     collection = knowledge.collection(name)
-    failed_before = collection.failed_at
+    failed_before = collection.retry_at  # another one after every failure
     while pending := collection.documents.pending:
-        if collection.error is not None and (collection.broken or collection.failed_at != failed_before):
+        if collection.error is not None and (collection.broken or collection.retry_at != failed_before):
             retry = f" The next attempt is {ago(collection.retry_at)}." if collection.retry_at else ""
             return f"{counted(pending, 'document')} not embedded yet: {sentence(collection.error)}{retry}"
         if until is not None and time.monotonic() > until:

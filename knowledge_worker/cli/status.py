@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from knowledge_worker.cli import exit_codes
 from knowledge_worker.cli.options import json_option, opened, settings_from, shared_options
-from knowledge_worker.cli.output import ago, echo_json, safe_line, table, views
+from knowledge_worker.cli.output import ago, counted, echo_json, safe_line, table, views
 
 if TYPE_CHECKING:
     from knowledge_worker.domain.collection import Collection
     from knowledge_worker.knowledge import Knowledge
 
-COLUMNS = ("COLLECTION", "STATUS", "DOCUMENTS", "PENDING", "FAILED", "LAST PASS", "NEXT ATTEMPT", "ERROR")
+COLUMNS = (
+    "COLLECTION", "STATUS", "DOCUMENTS", "PENDING", "FAILED", "LAST PASS", "FAILING SINCE", "NEXT ATTEMPT", "ERROR"
+)  # fmt: skip
 NUMBERS = ("DOCUMENTS", "PENDING", "FAILED")
 WATCH_EVERY_S = 1.0
 
@@ -27,7 +30,7 @@ WATCH_EVERY_S = 1.0
 @shared_options
 @click.pass_context
 def status(ctx: click.Context, as_json: bool, watch: bool) -> None:
-    """Show every collection: status, documents, last pass, next attempt and error."""
+    """Show every collection: status, documents, last pass, since when it fails, next attempt and error."""
     with opened(settings_from(ctx)) as knowledge:
         try:
             while True:
@@ -55,6 +58,9 @@ def _text(knowledge: Knowledge, collections: list[Collection]) -> str:
     for one in collections:
         lines += [f"{one.name}: {safe_line(text)}" for text in ([one.notice] if one.notice else [])]
         lines += [f"{one.name}: incomplete: {safe_line(reason)}" for reason in one.incomplete]
+        if one.documents.failed:
+            failed = counted(one.documents.failed, "document")
+            lines.append(f"{one.name}: {failed} failed; why, says: knowledge-worker passes {one.name}")
     return "\n".join(lines)
 
 
@@ -67,7 +73,8 @@ def _row(knowledge: Knowledge, one: Collection) -> list[str]:
         str(counts.pending),
         str(counts.failed),
         _last_pass(knowledge, one),
-        _next_attempt(one),
+        failing_since(one),
+        next_attempt(one),
         one.error or "",
     ]
 
@@ -81,9 +88,23 @@ def _last_pass(knowledge: Knowledge, one: Collection) -> str:
     return newest.outcome if newest.ended_at is None else f"{newest.outcome}, {ago(newest.ended_at)}"
 
 
-def _next_attempt(one: Collection) -> str:
+def failing_since(one: Collection) -> str:
+    """When the first failure in a row was and how many there are, such as ``2 min ago (3 times)``."""
+    if not one.failures:
+        return "-"
+    return ago(one.failed_at) if one.failures == 1 else f"{ago(one.failed_at)} ({one.failures} times)"
+
+
+def next_attempt(one: Collection) -> str:
+    """When something is done next, in a few words; ``-`` when nothing is to be done."""
+    if one.running is not None:
+        return "now"
     if one.broken:
         return "when declared anew"
     if one.retry_at is not None:
         return ago(one.retry_at)
-    return "asked for" if one.requested > one.done and one.running is None else "-"
+    if one.requested > one.done:
+        return "asked for"
+    if one.resync_ms is not None and one.synced_at is not None:
+        return ago(one.synced_at + timedelta(milliseconds=one.resync_ms))
+    return "-"

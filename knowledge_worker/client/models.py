@@ -43,6 +43,7 @@ class Collection(Answer):
         generation: the number of the generation being searched; None before the first.
         error: why the newest pass failed.
         failures: failed passes in a row.
+        failing_since: when the first of those failures was.
         retry_at: nothing is tried before it.
         synced_at: end of the last successful pass.
         incomplete: what the newest pass could not read.
@@ -61,6 +62,7 @@ class Collection(Answer):
     generation: int | None = None
     error: str | None = None
     failures: int = 0
+    failing_since: Time | None = None
     retry_at: Time | None = None
     synced_at: Time | None = None
     updated_at: Time

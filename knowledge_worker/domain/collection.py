@@ -93,6 +93,7 @@ class Collection(BaseModel):
         error: why the newest pass failed; readable until one succeeds.
         failures: failed passes in a row.
         retry_at: when the next attempt may be made.
+        failed_at: when the first of these failures was: since when it fails.
         broken: a configuration error ended it; nothing is tried until it is declared anew.
         incomplete: reasons of the newest pass that could not read everything.
         notice: what waits for a person, such as held-back deletions.

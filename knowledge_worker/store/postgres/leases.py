@@ -313,7 +313,8 @@ class PostgresLeases(LeaseStore):
         )
         tx.run(
             f"""
-            update collections set error = :error, failures = :failures, failed_at = {NOW}, broken = :broken,
+            update collections set error = :error, failures = :failures, failed_at = coalesce(failed_at, {NOW}),
+              broken = :broken,
               retry_at = case when :broken then null else {NOW} + :wait * interval '1 millisecond' end,
               sync_done = greatest(sync_done, coalesce(cast(:done as bigint), sync_running)),
               incomplete = :reasons,

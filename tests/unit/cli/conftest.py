@@ -115,6 +115,9 @@ class FakeKnowledge:
         self._asked("collections")
         return self.stored
 
+    def collection(self, name: str) -> Collection:
+        return next(one for one in self.stored if one.name == name)
+
     def sync(self, name: str, *, force: bool = False, confirm_deletes: bool = False) -> int:
         self._asked("sync", name, force, confirm_deletes)
         return 2

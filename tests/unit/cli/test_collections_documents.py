@@ -406,13 +406,13 @@ def test_import_waits_until_all_is_embedded(call: Call, managed: Managed, handbo
 
 
 def test_import_ends_the_wait_when_a_pass_fails_meanwhile(call: Call, managed: Managed, handbook: Path) -> None:
-    earlier = {"error": "No credit.", "failed_at": NOW}
+    earlier = {"error": "No credit.", "retry_at": NOW}
     from datetime import timedelta
 
-    managed.states = [counted(2, **earlier)] * 4 + [counted(2, error="No credit", failed_at=NOW + timedelta(minutes=1))]
+    managed.states = [counted(2, **earlier)] * 4 + [counted(2, error="No credit", retry_at=NOW + timedelta(minutes=1))]
     ended = call("documents", "import", "notes", str(handbook), "--wait")
     assert ended.code == 1
-    assert ended.err == "Error: 2 documents not embedded yet: No credit.\n"
+    assert ended.err.startswith("Error: 2 documents not embedded yet: No credit. The next attempt is ")
     managed.states = [counted(2, error="No such model.", broken=True)]
     assert call("documents", "import", "notes", str(handbook), "--wait").code == 1
 
