@@ -11,9 +11,10 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 
 from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
-from knowledge_worker.domain.match import Match, SearchResult
+from knowledge_worker.domain.match import Explanation, Match, SearchResult
 from knowledge_worker.domain.passes import PassOutcome, PassRecord, PassTrigger
 from knowledge_worker.domain.plan import Plan
+from knowledge_worker.domain.ranking import ScoreKind, SearchMode
 
 Value = TypeVar("Value")
 
@@ -60,6 +61,7 @@ class CollectionView(View):
                     "trusted": True,
                     "status": "ready",
                     "model": "openai/text-embedding-3-small",
+                    "language": "simple",
                     "generation": 1,
                     "syncedAt": "2025-01-31T12:00:00Z",
                     "updatedAt": "2025-01-31T12:00:00Z",
@@ -78,6 +80,7 @@ class CollectionView(View):
     trusted: bool
     status: CollectionStatus
     model: str = Field(description="That made the vectors being served; the declared one until there are any.")
+    language: str = Field(description="That the words are taken in.")
     generation: Maybe[int] = Field(default=None, description="The number of the generation being served.")
     error: Maybe[str] = Field(default=None, description="Why the newest pass failed.")
     failures: Maybe[int] = Field(default=None, description="Failed passes in a row.")
@@ -143,6 +146,16 @@ class PassListView(View):
     data: list[PassView]
 
 
+class ExplanationView(View):
+    """What each leg of a search says of a passage; absent where the leg did not find it or was not asked."""
+
+    semantic_rank: Maybe[int] = Field(default=None, description="From 1.")
+    cosine: Maybe[float] = None
+    lexical_rank: Maybe[int] = Field(default=None, description="From 1.")
+    bm25: Maybe[float] = None
+    model: Maybe[str] = Field(default=None, description="That serves the collection.")
+
+
 class MatchView(View):
     """A passage with its score and where it comes from."""
 
@@ -150,12 +163,17 @@ class MatchView(View):
     document: str
     index: int = Field(description="Of the passage within its document, from 0.")
     text: str
-    score: float
+    score: float = Field(description="The higher the better.")
+    score_kind: ScoreKind = Field(
+        description="`cosine`: -1 to 1. `bm25`: at least 0. `fused`: 0 to 1. Only a cosine can be compared with those "
+        "of other answers."
+    )
     title: Maybe[str] = None
     source: Maybe[str] = None
     section: Maybe[list[str]] = Field(default=None, description="The headings above it, outermost first.")
     lines: tuple[int, int] = Field(description="First and last line within the document, from 1.")
     trusted: bool
+    explanation: Maybe[ExplanationView] = None
 
 
 class UnavailableView(View):
@@ -171,6 +189,8 @@ class SearchView(View):
     matches: list[MatchView]
     truncated: bool = Field(description="Matches were left out to stay within 20 000 characters.")
     unavailable: Maybe[list[UnavailableView]] = None
+    mode: SearchMode = Field(description="How was searched.")
+    degraded: Maybe[str] = Field(default=None, description="Why a hybrid search went by words alone.")
 
 
 class HealthView(View):
@@ -224,6 +244,7 @@ def collection_view(collection: Collection) -> CollectionView:
         trusted=collection.trusted,
         status=collection.status,
         model=collection.model if serving is None else serving.model,
+        language=collection.language,
         generation=None if serving is None else serving.number,
         error=collection.error,
         failures=collection.failures or None,
@@ -258,6 +279,8 @@ def search_view(result: SearchResult) -> SearchView:
         matches=[_match_view(match) for match in result.matches],
         truncated=result.truncated,
         unavailable=unavailable or None,
+        mode=result.mode,
+        degraded=result.degraded,
     )
 
 
@@ -283,12 +306,18 @@ def _match_view(match: Match) -> MatchView:
         index=match.index,
         text=match.text,
         score=match.score,
+        score_kind=match.score_kind,
         title=match.title,
         source=match.source,
         section=list(match.section) or None,
         lines=match.lines,
         trusted=match.trusted,
+        explanation=None if match.explanation is None else _explanation_view(match.explanation),
     )
+
+
+def _explanation_view(explanation: Explanation) -> ExplanationView:
+    return ExplanationView.model_validate(explanation.model_dump())
 
 
 class PlanView(View):

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from knowledge_worker.domain.language import LANGUAGES, SIMPLE
 from knowledge_worker.domain.limits import DESCRIPTION_MAX_CHARS, NAME_MAX_CHARS, TITLE_MAX_CHARS
 
 from ..body import checked, json_object, optional_json_object
@@ -63,6 +64,11 @@ class CreateRequest(BaseModel):
     )
     title: str | None = Field(default=None, max_length=TITLE_MAX_CHARS)
     description: str | None = Field(default=None, max_length=DESCRIPTION_MAX_CHARS)
+    language: str | None = Field(
+        default=None,
+        json_schema_extra={"enum": [*LANGUAGES, None]},
+        description="That words are taken in, for searches by words; `simple` takes them as they are.",
+    )
 
 
 def collections_router(knowledge: Knowledge) -> APIRouter:
@@ -90,6 +96,7 @@ def collections_router(knowledge: Knowledge) -> APIRouter:
             body.get("name"),  # pyright: ignore[reportArgumentType]
             title=body.get("title"),
             description=body.get("description"),
+            language=SIMPLE if body.get("language") is None else body["language"],
         )
         response.headers["Location"] = f"{request.scope['root_path']}/{BASE}/collections/{created.name}"
         return collection_view(created)

@@ -9,7 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
-from knowledge_worker.domain.limits import NAME_MAX_CHARS, QUERY_MAX_CHARS, RESULTS_DEFAULT, RESULTS_MAX
+from knowledge_worker.domain.limits import (
+    ID_MAX_CHARS,
+    NAME_MAX_CHARS,
+    PER_DOCUMENT_DEFAULT,
+    QUERY_MAX_CHARS,
+    RESULTS_DEFAULT,
+    RESULTS_MAX,
+    TITLE_MAX_CHARS,
+)
+from knowledge_worker.domain.ranking import SearchMode
 
 from ..body import WholeNumber, checked, json_object
 from ..openapi import json_body, problems
@@ -23,6 +32,33 @@ if TYPE_CHECKING:
 # Only described here; the search itself refuses what breaks these two, with a message of its own.
 _NOT_BLANK: JsonDict = {"pattern": r"\S"}
 _NAME: JsonDict = {"pattern": NAME_PATTERN, "maxLength": NAME_MAX_CHARS}
+
+_MODE = "By meaning, by words, or by both, which is the default; with `minScore` the default is `semantic`."
+_MIN_SCORE = "The least cosine similarity of a match."
+_PER_DOCUMENT = "Matches of one document that come before those of others run out."
+_EXPLAIN = "Whether each match says its rank and score in each leg."
+_METADATA = (
+    "Keys of the metadata: a value (equal), a list of values (any of them), or an object of the operators "
+    "`eq`, `in`, `exists`, `gt`, `gte`, `lt`, `lte`."
+)
+_ID_PREFIX = "Documents whose id begins with this."
+_SOURCE = "Documents with exactly this source."
+
+
+class FiltersRequest(BaseModel):
+    """Only documents for which all of these hold."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"metadata": {"team": "support", "year": {"gte": 2020}}}]},
+    )
+
+    metadata: dict[str, Any] | None = Field(default=None, description=_METADATA)
+    id_prefix: str | None = Field(default=None, min_length=1, max_length=ID_MAX_CHARS, description=_ID_PREFIX)
+    source: str | None = Field(default=None, min_length=1, max_length=TITLE_MAX_CHARS, description=_SOURCE)
 
 
 class SearchRequest(BaseModel):
@@ -41,9 +77,11 @@ class SearchRequest(BaseModel):
         default=None, min_length=1, description="Where to look; in all collections when it is left out."
     )
     top_k: WholeNumber = Field(default=RESULTS_DEFAULT, ge=1, le=RESULTS_MAX, description="The most matches.")
-    min_score: float | None = Field(
-        default=None, ge=-1, le=1, allow_inf_nan=False, description="The least cosine similarity of a match."
-    )
+    min_score: float | None = Field(default=None, ge=-1, le=1, allow_inf_nan=False, description=_MIN_SCORE)
+    mode: Annotated[SearchMode, Field(strict=False)] | None = Field(default=None, description=_MODE)
+    filters: FiltersRequest | None = None
+    per_document: WholeNumber = Field(default=PER_DOCUMENT_DEFAULT, ge=1, le=RESULTS_MAX, description=_PER_DOCUMENT)
+    explain: bool = Field(default=False, description=_EXPLAIN)
 
 
 def search_router(knowledge: Knowledge) -> APIRouter:
@@ -52,10 +90,19 @@ def search_router(knowledge: Knowledge) -> APIRouter:
 
     @router.post("", responses=problems(413), openapi_extra=json_body(SearchRequest))
     def search(body: Annotated[dict[str, Any], Depends(json_object)]) -> SearchView:
-        """Search by meaning."""
+        """Search by meaning and by words."""
         asked = checked(SearchRequest, body)
         return search_view(
-            knowledge.search(asked.query, collections=asked.collections, top_k=asked.top_k, min_score=asked.min_score)
+            knowledge.search(
+                asked.query,
+                collections=asked.collections,
+                top_k=asked.top_k,
+                min_score=asked.min_score,
+                mode=asked.mode,
+                filters=None if asked.filters is None else asked.filters.model_dump(),
+                per_document=asked.per_document,
+                explain=asked.explain,
+            )
         )
 
     @router.get("")
@@ -78,10 +125,32 @@ def search_router(knowledge: Knowledge) -> APIRouter:
             Query(description="The same as `collection`; those of both are searched."),
         ] = None,
         top_k: Annotated[Count, Query(alias="topK", ge=1, le=RESULTS_MAX)] = RESULTS_DEFAULT,
-        min_score: Annotated[float | None, Query(alias="minScore", ge=-1, le=1, allow_inf_nan=False)] = None,
+        min_score: Annotated[
+            float | None, Query(alias="minScore", ge=-1, le=1, allow_inf_nan=False, description=_MIN_SCORE)
+        ] = None,
+        mode: Annotated[SearchMode | None, Query(description=_MODE)] = None,
+        id_prefix: Annotated[
+            str | None, Query(alias="idPrefix", min_length=1, max_length=ID_MAX_CHARS, description=_ID_PREFIX)
+        ] = None,
+        source: Annotated[str | None, Query(min_length=1, max_length=TITLE_MAX_CHARS, description=_SOURCE)] = None,
+        per_document: Annotated[
+            Count, Query(alias="perDocument", ge=1, le=RESULTS_MAX, description=_PER_DOCUMENT)
+        ] = PER_DOCUMENT_DEFAULT,
+        explain: Annotated[bool, Query(description=_EXPLAIN)] = False,
     ) -> SearchView:
-        """Search by meaning, with the question in the query string."""
-        names = [*(collection or ()), *(collections or ())] or None
-        return search_view(knowledge.search(q, collections=names, top_k=top_k, min_score=min_score))
+        """Search with the question in the query string; filters on metadata are for the other method."""
+        filters = {"id_prefix": id_prefix, "source": source}
+        return search_view(
+            knowledge.search(
+                q,
+                collections=[*(collection or ()), *(collections or ())] or None,
+                top_k=top_k,
+                min_score=min_score,
+                mode=mode,
+                filters=filters if any(filters.values()) else None,
+                per_document=per_document,
+                explain=explain,
+            )
+        )
 
     return router

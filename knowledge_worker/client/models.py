@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 
 from knowledge_worker.domain.collection import CollectionKind, CollectionStatus
 from knowledge_worker.domain.document import DocumentStatus
+from knowledge_worker.domain.language import SIMPLE
 from knowledge_worker.domain.passes import PassOutcome, PassTrigger
 from knowledge_worker.errors import KnowledgeError
 
@@ -40,6 +41,7 @@ class Collection(Answer):
 
     Attributes:
         model: that made the vectors being searched.
+        language: that the words are taken in.
         generation: the number of the generation being searched; None before the first.
         error: why the newest pass failed.
         failures: failed passes in a row.
@@ -59,6 +61,7 @@ class Collection(Answer):
     trusted: bool
     status: Known[CollectionStatus]
     model: str
+    language: str = SIMPLE
     generation: int | None = None
     error: str | None = None
     failures: int = 0

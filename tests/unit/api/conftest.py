@@ -78,11 +78,12 @@ class FakeKnowledge:
             raise CollectionNotFoundError(name)
         return PLAN
 
-    def search(
-        self, query: str, *, collections: list[str] | None = None, top_k: int = 5, min_score: float | None = None
-    ) -> SearchResult:
-        checked_request(query, collections=collections, top_k=top_k, min_score=min_score)
-        self._note("search", query, collections, top_k, min_score)
+    def search(self, query: str, **asked: Any) -> SearchResult:
+        """Notes what differs from a search for the query alone."""
+        checked_request(query, **asked)
+        usual = {"collections": None, "top_k": 5, "min_score": None, "mode": None, "filters": None}
+        usual |= {"per_document": 3, "explain": False}
+        self._note("search", query, {name: value for name, value in asked.items() if value != usual[name]})
         return self.found
 
     def readiness(self) -> list[str]:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from knowledge_worker.domain.match import Match, SearchResult, Unavailable
+from knowledge_worker.domain.match import Explanation, Match, SearchResult, Unavailable
+from knowledge_worker.domain.ranking import ScoreKind, SearchMode
 from knowledge_worker.errors import (
     CollectionNotReadyError,
     EmbeddingRejectedError,
@@ -21,14 +22,14 @@ URL = "/knowledge/search"
 def test_the_body_becomes_one_call(reader: TestClient, knowledge: Any) -> None:
     body = {"query": "refunds", "collections": ["a", "b"], "topK": 3, "minScore": 0}
     answer = reader.post(URL, json=body)
-    assert (answer.status_code, answer.json()) == (200, {"matches": [], "truncated": False})
-    assert knowledge.asked == [("search", "refunds", ["a", "b"], 3, 0.0)]
+    assert (answer.status_code, answer.json()) == (200, {"matches": [], "truncated": False, "mode": "semantic"})
+    assert knowledge.asked == [("search", "refunds", {"collections": ["a", "b"], "top_k": 3, "min_score": 0.0})]
 
 
 def test_the_query_string_becomes_the_same_call(reader: TestClient, knowledge: Any) -> None:
     answer = reader.get(f"{URL}?q=refunds&collection=a&collection=b&topK=3&minScore=0")
     assert answer.status_code == 200
-    assert knowledge.asked == [("search", "refunds", ["a", "b"], 3, 0.0)]
+    assert knowledge.asked == [("search", "refunds", {"collections": ["a", "b"], "top_k": 3, "min_score": 0.0})]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_the_query_string_becomes_the_same_call(reader: TestClient, knowledge: A
 )
 def test_the_collections_of_a_link_may_be_named_in_the_plural(reader: TestClient, knowledge: Any, query: str) -> None:
     assert reader.get(f"{URL}?q=x&{query}").status_code == 200
-    assert knowledge.asked == [("search", "x", ["a", "b"], 5, None)]
+    assert knowledge.asked == [("search", "x", {"collections": ["a", "b"]})]
 
 
 @pytest.mark.parametrize("field", ["colections", "top_k", "min_score", "collection", "", "\u00e4", "\x00"])
@@ -44,7 +45,7 @@ def test_an_unknown_field_is_400_and_named_as_it_was_sent(reader: TestClient, kn
     answer = reader.post(URL, json={"query": "x", field: ["secret"]})
     assert (answer.status_code, answer.json()["error"]["field"]) == (400, field)
     assert answer.json()["error"]["message"] == (
-        f'"{field}": not known; known here: query, collections, topK, minScore.'
+        f'"{field}": not known; known here: query, collections, topK, minScore, mode, filters, perDocument, explain.'
     )
     assert knowledge.asked == []
 
@@ -66,12 +67,12 @@ def test_a_number_that_python_cannot_read_is_400_and_called_so(reader: TestClien
 def test_only_the_query_is_needed(reader: TestClient, knowledge: Any) -> None:
     reader.post(URL, json={"query": "x", "collections": None, "minScore": None})
     reader.get(f"{URL}?q=x")
-    assert knowledge.asked == [("search", "x", None, 5, None)] * 2
+    assert knowledge.asked == [("search", "x", {})] * 2
 
 
 def test_a_whole_number_may_be_written_with_a_point(reader: TestClient, knowledge: Any) -> None:
     assert reader.post(URL, content=b'{"query": "x", "topK": 3.0}').status_code == 200
-    assert knowledge.asked == [("search", "x", None, 3, None)]
+    assert knowledge.asked == [("search", "x", {"top_k": 3})]
 
 
 def test_a_match_shows_what_there_is(reader: TestClient, knowledge: Any) -> None:
@@ -80,7 +81,8 @@ def test_a_match_shows_what_there_is(reader: TestClient, knowledge: Any) -> None
     knowledge.found = SearchResult(
         matches=(bare, full), truncated=True, unavailable=(Unavailable(collection="b", reason="not ready"),)
     )
-    base = {"collection": "a", "document": "d/1", "index": 0, "text": "t", "score": 0.5, "lines": [1, 2]}
+    base = {"collection": "a", "document": "d/1", "index": 0, "text": "t", "score": 0.5, "scoreKind": "cosine"}
+    base["lines"] = [1, 2]
     assert reader.get(f"{URL}?q=x").json() == {
         "matches": [
             {**base, "trusted": False},
@@ -88,7 +90,33 @@ def test_a_match_shows_what_there_is(reader: TestClient, knowledge: Any) -> None
         ],
         "truncated": True,
         "unavailable": [{"collection": "b", "reason": "not ready"}],
+        "mode": "semantic",
     }
+
+
+def test_a_match_shows_how_it_was_ranked(reader: TestClient, knowledge: Any) -> None:
+    said = Explanation(semantic_rank=None, cosine=None, lexical_rank=1, bm25=7.5, model="local/m")
+    match = Match(collection="a", document="d", index=0, text="t", score=0.5, lines=(1, 1), trusted=True)
+    ranked = match.model_copy(update={"score_kind": ScoreKind.FUSED, "explanation": said})
+    knowledge.found = SearchResult(matches=(ranked,), mode=SearchMode.HYBRID, degraded="No answer.")
+    answer = reader.get(f"{URL}?q=x&explain=true").json()
+    assert (answer["mode"], answer["degraded"]) == ("hybrid", "No answer.")
+    assert answer["matches"][0]["scoreKind"] == "fused"
+    assert answer["matches"][0]["explanation"] == {"lexicalRank": 1, "bm25": 7.5, "model": "local/m"}
+
+
+def test_mode_filters_diversity_and_explanation_are_passed_on(reader: TestClient, knowledge: Any) -> None:
+    conditions = {"team": "support", "year": {"gte": 2020}, "kind": ["a", "b"]}
+    filters = {"metadata": conditions, "idPrefix": "docs/", "source": "s"}
+    body = {"query": "x", "mode": "lexical", "filters": filters, "perDocument": 1, "explain": True}
+    assert reader.post(URL, json=body).status_code == 200
+    assert reader.get(f"{URL}?q=x&mode=lexical&idPrefix=docs/&source=s&perDocument=1&explain=true").status_code == 200
+    asked = {"mode": "lexical", "per_document": 1, "explain": True}
+    ours = {"metadata": conditions, "id_prefix": "docs/", "source": "s"}
+    assert knowledge.asked == [
+        ("search", "x", {**asked, "filters": ours}),
+        ("search", "x", {**asked, "filters": {"id_prefix": "docs/", "source": "s"}}),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -151,6 +179,22 @@ def test_the_content_type_does_not_matter(reader: TestClient, content_type: str)
         ("minScore", {"query": "x", "minScore": "0.5"}),
         ("minScore", {"query": "x", "minScore": 1.5}),
         ("minScore", {"query": "x", "minScore": 10**400}),
+        ("minScore", {"query": "x", "minScore": 0.5, "mode": "lexical"}),
+        ("mode", {"query": "x", "mode": "magic"}),
+        ("mode", {"query": "x", "mode": 1}),
+        ("filters", {"query": "x", "filters": ["team"]}),
+        ("filters", {"query": "x", "filters": {"team": "support"}}),
+        ("filters", {"query": "x", "filters": {"idPrefix": ""}}),
+        ("filters", {"query": "x", "filters": {"metadata": []}}),
+        ("filters", {"query": "x", "filters": {"metadata": {"year": {"near": 2020}}}}),
+        ("filters", {"query": "x", "filters": {"metadata": {"year": {}}}}),
+        ("filters", {"query": "x", "filters": {"metadata": {"kind": []}}}),
+        ("filters", {"query": "x", "filters": {"metadata": {"kind": {"in": "a"}}}}),
+        ("filters", {"query": "x", "filters": {"metadata": {"kind": {"deep": {"er": 1}}}}}),
+        ("filters", {"query": "x", "filters": {"metadata": {str(key): 1 for key in range(21)}}}),
+        ("perDocument", {"query": "x", "perDocument": 0}),
+        ("perDocument", {"query": "x", "perDocument": "1"}),
+        ("explain", {"query": "x", "explain": "yes"}),
     ],
 )
 def test_a_wrong_field_is_400_and_named(reader: TestClient, knowledge: Any, field: str, body: dict[str, Any]) -> None:
@@ -176,6 +220,13 @@ def test_a_query_with_a_lone_surrogate_is_400(reader: TestClient) -> None:
         ("minScore", "q=x&minScore=nan"),
         ("minScore", "q=x&minScore=inf"),
         ("minScore", "q=x&minScore=-1.1"),
+        ("minScore", "q=x&minScore=0.5&mode=lexical"),
+        ("mode", "q=x&mode="),
+        ("idPrefix", "q=x&idPrefix="),
+        ("source", "q=x&source=" + "x" * 1001),
+        ("perDocument", "q=x&perDocument=21"),
+        ("explain", "q=x&explain=perhaps"),
+        ("filters", "q=x&filters=a"),
     ],
 )
 def test_a_wrong_parameter_is_400_and_named(reader: TestClient, field: str, query: str) -> None:
