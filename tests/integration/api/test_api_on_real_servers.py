@@ -97,9 +97,22 @@ def test_a_provider_that_refuses_is_503_with_its_own_waiting_time(
     knowledge.node_started(["sync"])
     knowledge.run_pass("docs")
     provider.script(Rule(status=429, headers={"Retry-After": "17"}))
-    answer = client.post("/knowledge/search", json={"query": "apples"})
+    answer = client.post("/knowledge/search", json={"query": "apples", "mode": "semantic"})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "17")
     assert answer.json()["error"]["code"] == "embedding_unavailable"
+
+
+def test_a_search_by_both_goes_by_words_while_the_provider_refuses(
+    serve: Serve, database_url: str, provider: ScriptedProvider
+) -> None:
+    knowledge, client = serve(database_url, a="apples", b="pears")
+    knowledge.node_started(["sync"])
+    knowledge.run_pass("docs")
+    provider.script(Rule(status=500))
+    answer = client.post("/knowledge/search", json={"query": "pears", "explain": True}).json()
+    assert [(match["document"], match["scoreKind"]) for match in answer["matches"]] == [("b", "bm25")]
+    assert answer["matches"][0]["explanation"].keys() == {"lexicalRank", "bm25", "model"}
+    assert (answer["mode"], bool(answer["degraded"])) == ("hybrid", True)
 
 
 def test_without_a_database_everything_is_503_and_the_process_still_lives(serve: Serve) -> None:

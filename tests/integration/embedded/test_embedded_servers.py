@@ -141,7 +141,7 @@ def test_servers_that_outlived_their_parent_are_replaced(
     first = hold(data_dir)
     urls = first.urls()
     write_note(*urls)
-    with psycopg.connect(urls[0]) as connection:
+    with psycopg.connect(urls[0], autocommit=True) as connection:
         row = connection.execute("SELECT pg_backend_pid()").fetchone()
         assert row is not None
         postmaster = int(Path(f"/proc/{row[0]}/stat").read_text().rpartition(") ")[2].split()[1])
