@@ -7,7 +7,8 @@ SQLAlchemy. Each is indexed once, then read again unchanged. Every measured pass
 worker does; its CPU time is that of the whole process, and what exhausting the source alone costs is taken off. So the
 load of the machine matters little, and the time PostgreSQL takes for its part does not count.
 
-Memory is the growth of the process's peak from before the pass to after it, for a tenth of the documents and for all.
+Memory is the process's peak during its first pass, and by how much that is more than what it held before the pass, for
+a tenth of the documents and for all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import harness
 import psycopg
@@ -33,7 +35,7 @@ PAGE_ROWS = 500
 SENTENCE = "says something about a subject that people ask for. "
 PASSES = 5
 DOCUMENTS_A_SECOND = 20_000
-GROWTH_MAX = 1.2
+PEAK_RATIO_MAX = 1.2
 
 articles = Table(
     "articles",
@@ -119,7 +121,7 @@ class Measured:
         pass_s: CPU seconds of each pass.
         source_s: CPU seconds of exhausting the source alone.
         wall_s: seconds of each pass.
-        growth_kb: of the peak of the process's memory by the first pass.
+        growth_kb: the peak of the process's memory in the first pass less what it held before.
     """
 
     pass_s: list[float]
@@ -145,7 +147,7 @@ def measure(url: str, kind: str, count: int, passes: int) -> Measured:
     harness.run_pass(warm, nothing)
     warm.close()
     knowledge.node_started(["sync"])
-    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before_kb = memory_kb()
     pass_s: list[float] = []
     wall_s: list[float] = []
     peak_kb = before_kb
@@ -155,13 +157,35 @@ def measure(url: str, kind: str, count: int, passes: int) -> Measured:
         pass_s.append(time.process_time() - cpu)
         wall_s.append(time.perf_counter() - wall)
         if number == 0:
-            peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            peak_kb = peak_memory_kb()
     counts = knowledge.passes(name, limit=1)[0].counts
     if (counts.read, counts.unchanged) != (count, count):
         raise RuntimeError(f"{counts.unchanged} of {counts.read} documents were unchanged")
     knowledge.close()
     source_s = min(_exhaust(source) for _ in range(3))
     return Measured(pass_s, source_s, wall_s, peak_kb - before_kb, peak_kb, model.calls)
+
+
+def memory_kb() -> int:
+    """What the process holds now; its peak is counted from here on. Where Linux is not, both are its peak so far."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        return _status("VmRSS")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def peak_memory_kb() -> int:
+    """The most that the process held since :func:`memory_kb`."""
+    try:
+        return _status("VmHWM")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def _exhaust(source: KnowledgeSource) -> float:
@@ -223,13 +247,12 @@ def add_lines(
     )
     report.add(f"{kind}: the source alone", f"{count / large.source_s:,.0f}")
     report.add(f"{kind}: documents a second by the clock", f"{count / statistics.median(large.wall_s):,.0f}")
-    growth = large.growth_kb / max(small.growth_kb, 1)
     report.add(
-        f"{kind}: peak memory grows by",
-        f"{small.growth_kb / 1024:.1f} MB for {count // 10:,}, {large.growth_kb / 1024:.1f} MB for {count:,}, "
-        f"to {large.peak_kb / 1024:.0f} MB",
-        bar="within 20 % of each other",
-        ok=growth <= GROWTH_MAX,
+        f"{kind}: peak memory for {count // 10:,} and {count:,} documents",
+        f"{small.peak_kb / 1024:.1f} and {large.peak_kb / 1024:.1f} MB "
+        f"({small.growth_kb / 1024:.1f} and {large.growth_kb / 1024:.1f} MB more than before)",
+        bar="within 20 %",
+        ok=large.peak_kb <= PEAK_RATIO_MAX * small.peak_kb,
     )
     calls = small.calls + large.calls
     report.add(f"{kind}: calls of the provider", str(calls), bar="none", ok=calls == 0)
