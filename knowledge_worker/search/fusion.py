@@ -20,10 +20,13 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
         rankings: each best first; a passage stands in at most one of them (they are of different collections).
 
     Returns:
-        All hits, best first, ties by their own score and then by identity; scores stay as they were.
+        All hits, best first, ties by their own score and then by identity; scores stay as they were. Those beyond
+        enough of their document come after all others.
     """
     placed = [(1 / (RRF_K + rank), hit) for ranking in rankings for rank, hit in enumerate(ranking, start=1)]
-    placed.sort(key=lambda one: (-one[0], -one[1].score, one[1].collection, one[1].document, one[1].index))
+    placed.sort(
+        key=lambda one: (one[1].beyond, -one[0], -one[1].score, one[1].collection, one[1].document, one[1].index)
+    )
     return [hit for _, hit in placed]
 
 

@@ -8,29 +8,24 @@ from dataclasses import replace
 from knowledge_worker.store.protocol import Hit
 
 
-def joined(hits: Sequence[Hit]) -> list[Hit]:
-    """Join each hit with better ones that it overlaps.
+def with_neighbour(kept: Sequence[Hit], hit: Hit) -> list[Hit]:
+    """Add a hit to better ones, joined with those that it overlaps.
 
     Args:
-        hits: best first.
+        kept: best first; no two of them overlap.
 
     Returns:
-        Hits, best first; a joined one has the place and the scores of its best part, and the text, lines and span of
-        all of them.
+        Hits, best first, no two of which overlap; a joined one has the place and the scores of its best part, and the
+        text, lines and span of all of them.
     """
-    kept: list[Hit] = []
-    for hit in hits:
-        overlapped = [better for better in kept if _overlap(better, hit)]
-        if not overlapped:
-            kept.append(hit)
-            continue
-        best, *others = overlapped
-        whole = _join(best, hit)
-        for other in others:  # the hit lay between the two
-            whole = _join(whole, other)
-        kept[kept.index(best)] = whole
-        kept = [one for one in kept if one not in others]
-    return kept
+    overlapped = [better for better in kept if _overlap(better, hit)]
+    if not overlapped:
+        return [*kept, hit]
+    best, *others = overlapped
+    whole = _join(best, hit)
+    for other in others:  # the hit lay between the two
+        whole = _join(whole, other)
+    return [whole if one is best else one for one in kept if one not in others]
 
 
 def _overlap(one: Hit, other: Hit) -> bool:

@@ -25,7 +25,6 @@ from knowledge_worker.errors import (
 from knowledge_worker.ports import EmbeddingModel, Vectors
 from knowledge_worker.search.budget import within_budget
 from knowledge_worker.search.fusion import fusion_weight, reciprocal_rank_fusion
-from knowledge_worker.search.neighbours import joined
 from knowledge_worker.search.request import SearchRequest, checked_request
 from knowledge_worker.service.models import ModelBook
 from knowledge_worker.service.query_vectors import QueryVectors
@@ -80,10 +79,9 @@ class Searching:
             models = {target.name: target.generation.model for target, _ in found}
             kinds = {target.name: ranking.kind for ranking in rankings for target in ranking.targets}
             hits = reciprocal_rank_fusion([ranking.hits for ranking in rankings])
-            matches = [_match(hit, kinds[hit.collection], models[hit.collection], request) for hit in joined(hits)]
-            kept, truncated = within_budget(matches, top_k=request.top_k, max_chars=RESULT_MAX_CHARS)
+            kept, truncated = within_budget(hits, top_k=request.top_k, max_chars=RESULT_MAX_CHARS)
             return SearchResult(
-                matches=tuple(kept),
+                matches=tuple(_match(hit, kinds[hit.collection], models[hit.collection], request) for hit in kept),
                 truncated=truncated,
                 unavailable=tuple(unavailable),
                 mode=request.mode,
@@ -126,8 +124,9 @@ class Searching:
             SearchQuery(
                 vector=vector,
                 words=searchable(request.query) if worded else None,
-                limit=min(CANDIDATES, 3 * request.top_k + 10),
+                limit=min(CANDIDATES, request.per_document * request.top_k),
                 per_document=request.per_document,
+                documents=request.top_k,
                 fusion=self._fusion(model),
                 min_score=request.min_score if vector is not None else None,
                 filters=request.filters,

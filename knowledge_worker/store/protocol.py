@@ -220,6 +220,7 @@ class SearchQuery:
         limit: hits to return.
         candidates: that each leg contributes.
         per_document: hits of one document that come before those of others run out.
+        documents: so many different ones are looked for, further than the candidates when these are of fewer.
         min_score: cosine similarity that a hit has at least; needs the semantic leg.
     """
 
@@ -227,6 +228,7 @@ class SearchQuery:
     words: str | None
     limit: int
     per_document: int
+    documents: int = 1
     candidates: int = CANDIDATES
     fusion: Fusion = field(default_factory=Fusion)
     min_score: float | None = None

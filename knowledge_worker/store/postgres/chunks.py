@@ -109,12 +109,14 @@ class PostgresChunks(ChunkStore):
             short = query.vector is None and sum(row["ord"] is not None for row in rows) < query.limit
             more_exact = near - set(statement.exact) if query.vector is not None else set[int]()
             more_words = set(targets) - set(statement.all_words) if short else set[int]()
-            if not more_exact and not more_words:
+            spread = statement.spread or _crowded(rows, query)
+            if not more_exact and not more_words and spread is statement.spread:
                 return rows
             statement = replace(
                 statement,
                 exact={*statement.exact, *more_exact},
                 all_words={*statement.all_words, *more_words},
+                spread=spread,
             )
 
     def _few(self, tx: Transaction, key: int, only: str, values: Mapping[str, object]) -> bool:
@@ -128,3 +130,11 @@ class PostgresChunks(ChunkStore):
             **values,
         )
         return count <= FEW_DOCUMENTS
+
+
+def _crowded(rows: Sequence[RowMapping], query: SearchQuery) -> bool:
+    """Whether a few documents may have taken the places of others among the candidates."""
+    documents = {(row["key"], row["document"]) for row in rows if row["ord"] is not None}
+    per_target = {row["key"]: (row["near"], row["worded"]) for row in rows}
+    near, worded = (sum(counts) for counts in zip(*per_target.values(), strict=True))
+    return len(documents) < query.documents and max(near, worded) >= query.candidates

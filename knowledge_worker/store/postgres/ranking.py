@@ -46,6 +46,8 @@ class Statement:
         words: the query's words for each target's generation; None without a lexical leg.
         all_words: target keys in which every word makes a passage a candidate, however common it is.
         exact: target keys whose HNSW index is not to be used.
+        spread: whether enough passages of a document leave the places of a leg to other documents; it takes looking at
+            every passage.
         per_document: passages of one document that come before those of others run out.
         candidates: passages that each leg contributes.
         limit: passages to return.
@@ -63,6 +65,7 @@ class Statement:
     min_score: bool = False
     exact: AnyCollection[int] = ()
     all_words: AnyCollection[int] = ()
+    spread: bool = False
 
     def sql(self) -> str:
         """The SQL; generations, limits and words stand in it as literals, so that a cached plan fits each of them."""
@@ -93,7 +96,7 @@ class Statement:
             texts as ({texts})
             select c.id as key, c.serving, s.storage, c.trusted, d.document_id as document,
                    {HIT},
-                   {"(select count(*) from semantic where semantic.key = c.id)" if self.semantic else "0"} as near,
+                   {"(select count(*) from near where near.key = c.id)" if self.semantic else "0"} as near,
                    {"(select count(*) from lexical where lexical.key = c.id)" if self.words is not None else "0"}
                      as worded
             from collections c
@@ -121,24 +124,44 @@ def candidate_words(words: QueryWords) -> tuple[list[str], list[str]]:
 def _semantic_leg(statement: Statement) -> str:
     branches = " union all ".join(_semantic_branch(statement, target) for target in statement.targets)
     return f"""
-        semantic as materialized (
-          select key, document_id, ord, distance, row_number() over (order by distance, document_id, ord) as place
-          from ({branches}) near order by place limit {statement.candidates:d}
-        )
+        near as materialized ({branches}),
+        semantic as materialized ({_leg(statement, "near", "distance")})
     """
 
 
 def _semantic_branch(statement: Statement, target: SearchTarget) -> str:
     part = _part(target)
     distance = "embedding <=> cast(:query as halfvec)"
+    found = f"""
+        select {target.key:d} as key, document_id, ord, {distance} as distance from {part.table}
+        where {part.where} and embedding is not null and {_allowed(target, statement.only)}
+    """
+    if statement.spread:
+        return f"({_best(statement, f'({found}) one', 'distance')})"
     if part.storage is ChunkStorage.SHARED or target.key in statement.exact:
         order = f"({distance}) + 0, document_id, ord"  # the sum keeps the planner from the index
     else:
         order = distance
+    return f"({found} order by {order} limit {statement.candidates:d})"
+
+
+def _leg(statement: Statement, found: str, order: str) -> str:
+    """The candidates of a leg out of those of its targets, with their places."""
     return f"""
-        (select {target.key:d} as key, document_id, ord, {distance} as distance from {part.table}
-         where {part.where} and embedding is not null and {_allowed(target, statement.only)}
-         order by {order} limit {statement.candidates:d})
+        select *, row_number() over (order by {order}, document_id, ord) as place
+        from ({_best(statement, found, order)}) candidates order by place
+    """
+
+
+def _best(statement: Statement, found: str, order: str) -> str:
+    """The first candidates of a relation; with ``spread`` enough of every document before more of any."""
+    if not statement.spread:
+        return f"select * from {found} order by {order}, document_id, ord limit {statement.candidates:d}"
+    return f"""
+        select key, document_id, ord, {order.split()[0]} from (
+          select *, row_number() over (partition by document_id order by {order}, ord) > {statement.per_document:d}
+            as more from {found}
+        ) placed order by more, {order}, document_id, ord limit {statement.candidates:d}
     """
 
 
@@ -154,19 +177,12 @@ def _lexical_leg(statement: Statement) -> list[str]:
         if target.key in statement.all_words:
             candidates = counted
         ctes += _scored(statement, target, words, candidates, counted)
-        scored.append(f"select {target.key:d} as key, * from scored_{target.key:d}")
+        scored.append(f"select * from scored_{target.key:d}")
     found = " union all ".join(scored) or (
         "select cast(null as integer) as key, cast(null as bigint) as document_id, cast(null as integer) as ord, "
         "cast(null as float8) as bm25 where false"
     )
-    ctes.append(
-        f"""
-        lexical as materialized (
-          select key, document_id, ord, bm25, row_number() over (order by bm25 desc, document_id, ord) as place
-          from ({found}) worded order by place limit {statement.candidates:d}
-        )
-        """
-    )
+    ctes.append(f"lexical as materialized ({_leg(statement, f'({found}) worded', 'bm25 desc')})")
     return ctes
 
 
@@ -195,6 +211,11 @@ def _scored(
     frequencies = ", ".join(
         f"round(1 / ({BASEL} * (1 - cast(r{n} as float8))) - 0.5) as tf{n}" for n in range(len(counted))
     )
+    scored = f"""
+        select {key:d} as key, document_id, ord, {score} as bm25
+        from (select document_id, ord, {length} as norm, {frequencies} from hits_{key:d}
+              where {_allowed(target, statement.only)}) h, counts_{key:d}
+    """
     return [
         f"""
         hits_{key:d} as materialized (
@@ -204,12 +225,7 @@ def _scored(
         """,
         f"counts_{key:d} as materialized (select {counts} from hits_{key:d})",
         f"""
-        scored_{key:d} as (
-          select document_id, ord, {score} as bm25
-          from (select document_id, ord, {length} as norm, {frequencies} from hits_{key:d}
-                where {_allowed(target, statement.only)}) h, counts_{key:d}
-          order by bm25 desc, document_id, ord limit {statement.candidates:d}
-        )
+        scored_{key:d} as ({_best(statement, f"({scored}) one", "bm25 desc")})
         """,
     ]
 
