@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,6 +20,8 @@ from knowledge_worker.errors import InvalidInputError
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INVISIBLE = re.compile("[\\s\u200b-\u200f\u2060-\u2064\ufeff\u00ad\u180e]*")
 _METADATA_MAX_DEPTH = 64
+INTEGER_MAX_BITS: Final = 13_288
+"""4000 digits; Python writes and reads no more than 4300."""
 _NO_METADATA_HASH = ""
 # What is encoded was made here and holds no loop, so none is looked for.
 _encode = json.JSONEncoder(sort_keys=True, check_circular=False).encode
@@ -286,10 +288,12 @@ def _plain_json(value: object, replaced: list[bool], *, depth: int) -> JSON:
     kind = type(value)
     if kind is str:
         return _storable_json(cast("str", value), replaced)
-    if kind is int or kind is bool or value is None:
-        return cast("int | bool | None", value)
+    if kind is bool or value is None:
+        return cast("bool | None", value)
     match value:
-        case bool() | int():
+        case int():
+            if value.bit_length() > INTEGER_MAX_BITS:
+                raise InvalidInputError("The metadata holds a number of more than 4000 digits.", field="metadata")
             return value
         case float():
             if not math.isfinite(value):

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from knowledge_worker.domain.document import storable
+from knowledge_worker.domain.document import INTEGER_MAX_BITS, storable
 from knowledge_worker.domain.limits import ID_MAX_CHARS, TITLE_MAX_CHARS
 from knowledge_worker.errors import InvalidInputError
 
@@ -132,11 +132,13 @@ def _condition(key: str, operator: object, value: object) -> Condition:
 def _scalar(value: object) -> Scalar:
     if isinstance(value, str):
         return storable(value)
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and value.bit_length() <= INTEGER_MAX_BITS:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    raise _wrong("A value of filters.metadata is a text, a number, true, false or null.")
+    raise _wrong("A value of filters.metadata is a text, a number of at most 4000 digits, true, false or null.")
 
 
 def _text(value: object, field: str, max_chars: int) -> str | None:

@@ -124,7 +124,7 @@ class PostgresChunks(ChunkStore):
         count: int = tx.value(
             f"""
             select count(*) from (
-              select from documents d where d.collection_id = :collection and {only} limit {FEW_DOCUMENTS + 1:d}) some
+              select from documents d where d.collection_id = :collection and {only} limit {FEW_DOCUMENTS + 1:d}) few
             """,
             collection=key,
             **values,
