@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from knowledge_worker.domain.limits import CONCURRENCY_MAX, COUNT_MAX, Limits
+from knowledge_worker.domain.limits import CONCURRENCY_MAX, COUNT_MAX, NAME_MAX_CHARS, Limits
 from knowledge_worker.errors import ConfigurationError
 
 PREFIX = "KNOWLEDGE_"
 BODY_LIMIT_MAX = 1_073_741_824
 """A body is held in memory."""
+
+Name: TypeAlias = Annotated[str, Field(pattern=r"\A[a-z0-9]+(-[a-z0-9]+)*\z", max_length=NAME_MAX_CHARS)]
+"""Of a collection, and of a webhook, which stands in an address."""
 
 
 class ProviderSettings(BaseModel):
@@ -29,6 +32,12 @@ class ProviderSettings(BaseModel):
     max_request_tokens: int | None = Field(default=None, ge=1, description="The most tokens of one request.")
     max_input_tokens: int | None = Field(
         default=None, ge=1, description="The most tokens of one text; a passage over it fails its document."
+    )
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, le=COUNT_MAX, description="The most requests a minute, of all processes together."
+    )
+    tokens_per_minute: int | None = Field(
+        default=None, ge=1, description="The same for tokens, as estimated on the high side."
     )
     dimensions: int | None = Field(default=None, ge=1, description="Asked of the model where it can shorten vectors.")
     price_per_million_tokens: float | None = Field(
@@ -44,6 +53,15 @@ class TokenSettings(BaseModel):
     value: SecretStr = Field(min_length=16)
     id: str = Field(min_length=1)
     permissions: tuple[str, ...]
+
+
+class HookSettings(BaseModel):
+    """An inbound webhook, one entry of ``KNOWLEDGE_HOOKS``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    secret: SecretStr = Field(min_length=16)
+    collections: tuple[Name, ...] = Field(min_length=1)
 
 
 class Settings(BaseSettings, Limits):  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -66,6 +84,10 @@ class Settings(BaseSettings, Limits):  # pyright: ignore[reportIncompatibleVaria
     tokens: Annotated[tuple[TokenSettings, ...], NoDecode] = Field(
         default=(), description='Bearer tokens: a JSON list of {"value", "id", "permissions"}.'
     )
+    hooks: Annotated[dict[Name, HookSettings], NoDecode] = Field(
+        default_factory=dict,
+        description='Webhooks that ask for syncs: a JSON object, name to {"secret", "collections"}.',
+    )
     dev: bool = Field(default=False, description="Development on loopback: a token is made when none is set.")
     model: str | None = Field(default=None, description="The default model of managed collections and --docs.")
     providers: Annotated[dict[str, ProviderSettings], NoDecode] = Field(
@@ -83,7 +105,7 @@ class Settings(BaseSettings, Limits):  # pyright: ignore[reportIncompatibleVaria
     log_format: Literal["auto", "console", "json"] = Field(default="auto", description="auto: console on a terminal.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
 
-    @field_validator("tokens", "providers", mode="before")
+    @field_validator("tokens", "providers", "hooks", mode="before")
     @classmethod
     def _parse_json(cls, value: Any) -> Any:
         if not isinstance(value, str):

@@ -29,6 +29,7 @@
     ├─ EmbeddingError
     │  ├─ EmbeddingRejectedError     the provider refuses a text (400, 413, 422): fails the document
     │  └─ EmbeddingUnavailableError  no answer, a rate limit, a 5xx, garbage: fails the pass, documents stay pending
+    │     └─ ProviderBusyError       nothing was asked: its limits are used up, or it asked for a pause
     ├─ LeaseLostError                another worker owns the collection: stop, write nothing
     ├─ PassCancelledError            this worker was asked to stop: release the lease, the request stays
     └─ ServiceUnavailableError       PostgreSQL or Redis does not answer: try again                       503
@@ -254,14 +255,22 @@ class EmbeddingUnavailableError(EmbeddingError):
     Attributes:
         retry_after_ms: the provider's own wish, in milliseconds; the next attempt is not before it.
         calls: HTTP requests that were made.
+        rate_limited: the provider has too much to do for now (429).
     """
 
     code = "embedding_unavailable"
 
-    def __init__(self, message: str, *, retry_after_ms: int | None = None, calls: int = 1) -> None:
+    def __init__(
+        self, message: str, *, retry_after_ms: int | None = None, calls: int = 1, rate_limited: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after_ms = retry_after_ms
         self.calls = calls
+        self.rate_limited = rate_limited
+
+
+class ProviderBusyError(EmbeddingUnavailableError):
+    """Nothing was asked: the provider's limits are used up, or it asked for a pause."""
 
 
 class LeaseLostError(KnowledgeError):

@@ -29,7 +29,7 @@ from knowledge_worker.errors import (
     ServiceUnavailableError,
 )
 from knowledge_worker.indexing.plan import plan_step
-from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, WorkQueue
+from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, RateLimiter, WorkQueue
 from knowledge_worker.redis_server import check_server as check_redis
 from knowledge_worker.store.postgres.database import check_server as check_database
 from knowledge_worker.store.protocol import Store
@@ -52,7 +52,7 @@ class Knowledge:
         collections: declared in code; names are unique.
         embedding_model: the one default model of managed collections; ``KNOWLEDGE_MODEL`` wins over it.
         settings: read from the environment when not given.
-        store, locks, queue, models, clock: replace the parts that the settings name.
+        store, locks, queue, limiter, models, clock: replace the parts that the settings name.
 
     Raises:
         ConfigurationError: a name is declared twice.
@@ -67,6 +67,7 @@ class Knowledge:
         store: Store | None = None,
         locks: Locks | None = None,
         queue: WorkQueue | None = None,
+        limiter: RateLimiter | None = None,
         models: ModelResolver | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -75,7 +76,7 @@ class Knowledge:
         self.declared = tuple(collections)
         self._embedding_model = embedding_model
         self._settings = settings
-        self._overrides = Overrides(store=store, locks=locks, queue=queue, models=models, clock=clock)
+        self._overrides = Overrides(store=store, locks=locks, queue=queue, limiter=limiter, models=models, clock=clock)
         self._stop = threading.Event()
         self._making = threading.Lock()
         self._made: Parts | None = None
@@ -98,6 +99,7 @@ class Knowledge:
             store=self._overrides.store,
             locks=self._overrides.locks,
             queue=self._overrides.queue,
+            limiter=self._overrides.limiter,
             models=self._overrides.models,
             clock=self._overrides.clock,
         )

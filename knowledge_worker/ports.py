@@ -163,6 +163,48 @@ class Locks(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """What a :class:`RateLimiter` says to somebody who wants to call a provider.
+
+    Attributes:
+        granted: the call is reserved, ``wait_ms`` from now; else nothing is, and that is when it might be.
+        paused: not granted because of a pause.
+        probing: granted after a pause, to one caller alone; the others follow once it was answered.
+    """
+
+    granted: bool
+    wait_ms: int
+    paused: bool = False
+    probing: bool = False
+
+
+class RateLimiter(Protocol):
+    """When a provider may be called next, for everybody who shares it; never raises."""
+
+    def reserve(
+        self, provider: str, *, costs_us: Sequence[int], patience_ms: int, probe_ms: int, despite_pause: bool = False
+    ) -> Reservation:
+        """Reserve the next free time for a call, unless the provider is paused or that is too far off.
+
+        Args:
+            costs_us: for each limit, in the same order each time: microseconds that this call keeps others away; 0
+                where there is no limit.
+            patience_ms: the longest wait that is worth a reservation.
+            probe_ms: after a pause, how long others wait for the first call's answer.
+            despite_pause: reserve it although the provider is paused.
+        """
+        ...
+
+    def pause(self, provider: str, *, ms: int) -> None:
+        """No call before ``ms`` have passed, and then one alone; a longer pause stays."""
+        ...
+
+    def resume(self, provider: str) -> None:
+        """A call was answered: end the pause."""
+        ...
+
+
 class WorkQueue(Protocol):
     """Wakes workers. A nudge may be lost and may come twice; it never raises."""
 

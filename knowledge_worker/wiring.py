@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from celery import Celery
 
@@ -16,8 +17,11 @@ from knowledge_worker.config import Settings
 from knowledge_worker.declarations import KnowledgeCollection
 from knowledge_worker.embedding.resolver import Models
 from knowledge_worker.errors import ConfigurationError, KnowledgeError
+from knowledge_worker.indexing.provider_gate import ProviderGate, ProviderLimits
+from knowledge_worker.limiters.memory import MemoryRateLimiter
+from knowledge_worker.limiters.redis import RedisRateLimiter
 from knowledge_worker.locks.redis import RedisLocks
-from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, WorkQueue
+from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, RateLimiter, WorkQueue
 from knowledge_worker.queue.celery import CeleryQueue, consumers, create_celery
 from knowledge_worker.redis_server import connect
 from knowledge_worker.service.collections import ManagedCollections
@@ -28,6 +32,9 @@ from knowledge_worker.service.searching import Searching
 from knowledge_worker.store.postgres import PostgresStore
 from knowledge_worker.store.protocol import DeclaredCollection, Store
 
+THREADS_FOR_PASSES: Final = 2
+"""Of a worker's threads: one collection's helpers leave them to the passes of others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
@@ -36,6 +43,7 @@ class Overrides:
     store: Store | None = None
     locks: Locks | None = None
     queue: WorkQueue | None = None
+    limiter: RateLimiter | None = None
     models: ModelResolver | None = None
     clock: Clock | None = None
 
@@ -88,6 +96,13 @@ def build(
         )
         closing.append(store.close)
     locks, queue, celery = overrides.locks, overrides.queue, None
+    limiter = overrides.limiter
+    if limiter is None and locks is not None:
+        limiter = MemoryRateLimiter(_now_ms(overrides.clock))
+    if limiter is None:
+        redis_limiter = RedisRateLimiter(connect(redis_url(settings)))
+        limiter = redis_limiter
+        closing.append(redis_limiter.close)
     if locks is None:
         redis_locks = RedisLocks(connect(redis_url(settings)))
         locks = redis_locks
@@ -101,6 +116,7 @@ def build(
     if resolver is None:
         resolver = Models(providers=settings.providers, quota_retry_ms=settings.quota_retry_ms)
     models = ModelBook(resolver, declared=declared, default=default_model)
+    gate = ProviderGate(limiter, _provider_limits(settings), pause_ms=limits.retry_ms)
     return Parts(
         node=node,
         declared=tuple(
@@ -128,15 +144,32 @@ def build(
             declared=declared,
             fingerprints=fingerprints,
             limits=limits,
+            gate=gate,
+            helpers_max=max(1, settings.concurrency - THREADS_FOR_PASSES),
             node=node,
             stop=stop,
         ),
-        searching=Searching(store=store, models=models, declared=declared, limits=limits),
+        searching=Searching(store=store, models=models, declared=declared, gate=gate, limits=limits),
         managed=ManagedCollections(store=store, queue=queue, models=models, declared=declared.keys()),
         documents=Documents(store=store, queue=queue),
         celery=celery,
         close=lambda: _close_all(closing),
     )
+
+
+def _provider_limits(settings: Settings) -> dict[str, ProviderLimits]:
+    return {
+        name: ProviderLimits(
+            requests_per_minute=one.requests_per_minute,
+            tokens_per_minute=one.tokens_per_minute,
+            tokens_per_call=one.max_request_tokens,
+        )
+        for name, one in settings.providers.items()
+    }
+
+
+def _now_ms(clock: Clock | None) -> Callable[[], float] | None:
+    return None if clock is None else lambda: clock().timestamp() * 1000
 
 
 def broker_problems(celery: Celery) -> list[str]:

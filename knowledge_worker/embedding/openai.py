@@ -220,11 +220,17 @@ class OpenAIModel:
             hint = f": check the key in {self._key_variable}" if self._key_variable else ": it wants a key"
         elif status == HTTPStatus.NOT_FOUND:
             hint = f': check the address and the name of the model "{self._model}"'
-        return self._unavailable(f"answered {facts}{hint}", calls, retry_after=wish)
+        limited = status == HTTPStatus.TOO_MANY_REQUESTS
+        return self._unavailable(f"answered {facts}{hint}", calls, retry_after=wish, rate_limited=limited)
 
-    def _unavailable(self, what: str, calls: int, *, retry_after: int | None = None) -> EmbeddingUnavailableError:
+    def _unavailable(
+        self, what: str, calls: int, *, retry_after: int | None = None, rate_limited: bool = False
+    ) -> EmbeddingUnavailableError:
         return EmbeddingUnavailableError(
-            f'Embedding provider "{self._provider}" {what}.', retry_after_ms=retry_after, calls=calls
+            f'Embedding provider "{self._provider}" {what}.',
+            retry_after_ms=retry_after,
+            calls=calls,
+            rate_limited=rate_limited,
         )
 
 

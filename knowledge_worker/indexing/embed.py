@@ -24,7 +24,8 @@ from knowledge_worker.errors import (
     PassCancelledError,
     ServiceUnavailableError,
 )
-from knowledge_worker.ports import EmbeddingModel, Vectors
+from knowledge_worker.indexing.provider_gate import ProviderGate
+from knowledge_worker.ports import EmbeddingModel, Embeddings, Vectors
 from knowledge_worker.store.protocol import (
     ClaimedDocument,
     DocumentStore,
@@ -82,6 +83,10 @@ class EmbedStep:
         token: this worker's claims carry it.
         check: called between calls; raises when the work must stop.
         progress: called whenever something moved.
+        gate: asked before each call of the provider.
+        patience_ms: the longest wait for a turn there.
+        wait: sleeps for some seconds, less when the work is to stop.
+        despite_pause: the first call is made although the provider asked for a pause.
         on_answer: called after each answer of the provider.
     """
 
@@ -96,6 +101,10 @@ class EmbedStep:
         limits: Limits,
         check: Callable[[], None],
         progress: Callable[[], None],
+        gate: ProviderGate,
+        patience_ms: int,
+        wait: Callable[[float], None],
+        despite_pause: bool = False,
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:
         self._documents = documents
@@ -106,9 +115,15 @@ class EmbedStep:
         self._limits = limits
         self._check = check
         self._progress = progress
+        self._gate = gate
+        self._patience_ms = patience_ms
+        self._wait = wait
+        self._despite_pause = despite_pause
         self._on_answer = on_answer
         self.work = PassCounts()
         """Calls and tokens that no settled document has taken to the record yet."""
+        self.waited_s = 0.0
+        """For the turn of the last call."""
         self._answered = False
         self._settled_at = 0.0
 
@@ -215,6 +230,7 @@ class EmbedStep:
 
     def _embed(self, model: EmbeddingModel, batch: _Batch, size: int) -> None:
         hashes = list(batch.texts)[:size]
+        hashes = hashes[: self._gate.fitting(model, [batch.texts[one] for one in hashes])]
         vectors: dict[bytes, Vectors] = {}
         refused: dict[bytes, str] = {}
         self._call(model, [(one, batch.texts[one]) for one in hashes], vectors, refused)
@@ -246,11 +262,8 @@ class EmbedStep:
         """One call; halved for as long as the provider refuses it, until the refused text stands alone."""
         self._check()
         try:
-            answer = model.embed(
-                [text for _, text in texts], purpose="document", timeout_ms=self._limits.embed_timeout_ms
-            )
+            answer = self._ask(model, [text for _, text in texts])
         except EmbeddingRejectedError as error:
-            self.work.calls += error.calls
             self._progress()
             if len(texts) == 1:
                 refused[texts[0][0]] = error.message
@@ -259,11 +272,6 @@ class EmbedStep:
             self._call(model, texts[:middle], vectors, refused)
             self._call(model, texts[middle:], vectors, refused)
             return
-        except EmbeddingUnavailableError as error:
-            self.work.calls += error.calls
-            raise
-        self.work.calls += answer.calls
-        self.work.tokens += answer.tokens
         self.work.embedded += len(texts)
         check_answer(answer.vectors, len(texts), model.id)
         for (one, _), vector in zip(texts, answer.vectors, strict=True):
@@ -298,18 +306,39 @@ class EmbedStep:
 
     def _probe(self, model: EmbeddingModel) -> None:
         try:
-            answer = model.embed([PROBE], purpose="document", timeout_ms=self._limits.embed_timeout_ms)
+            self._ask(model, [PROBE])
         except EmbeddingRejectedError as error:
-            self.work.calls += error.calls
             raise EmbeddingUnavailableError(
                 f"The provider refuses every text for the model {model.id}: {error.message}", calls=0
             ) from error
-        except EmbeddingUnavailableError as error:
+        self._answered = True
+
+    def _ask(self, model: EmbeddingModel, texts: Sequence[str]) -> Embeddings:
+        """One call at its turn, counted whatever becomes of it."""
+        turn = self._gate.enter(
+            model,
+            texts,
+            patience_ms=self._patience_ms,
+            wait=self._wait_for_turn,
+            despite_pause=self._despite_pause,
+        )
+        self._despite_pause = False
+        self.waited_s = turn.waited_s
+        try:
+            answer = model.embed(texts, purpose="document", timeout_ms=self._limits.embed_timeout_ms)
+        except (EmbeddingRejectedError, EmbeddingUnavailableError) as error:
             self.work.calls += error.calls
+            self._gate.ended(turn, error)
             raise
+        self._gate.ended(turn, None)
         self.work.calls += answer.calls
         self.work.tokens += answer.tokens
-        self._answered = True
+        return answer
+
+    def _wait_for_turn(self, seconds: float) -> None:
+        self._check()
+        self._progress()
+        self._wait(seconds)
 
 
 def text_hash(text: str) -> bytes:

@@ -14,7 +14,7 @@ import structlog
 from knowledge_worker.declarations import KnowledgeCollection
 from knowledge_worker.domain.collection import Collection, CollectionKind, Generation
 from knowledge_worker.domain.limits import Limits
-from knowledge_worker.domain.passes import PassCounts
+from knowledge_worker.domain.passes import PassCounts, PassTrigger
 from knowledge_worker.errors import (
     ConfigurationError,
     EmbeddingUnavailableError,
@@ -23,11 +23,13 @@ from knowledge_worker.errors import (
     LeaseLostError,
     NotSearchableError,
     PassCancelledError,
+    ProviderBusyError,
     ServiceUnavailableError,
 )
 from knowledge_worker.indexing.embed import EmbedStep
 from knowledge_worker.indexing.generations import generation_to_write
 from knowledge_worker.indexing.keeper import Keeper
+from knowledge_worker.indexing.provider_gate import HELPER_PATIENCE_MS, HOLDER_PATIENCE_MS, ProviderGate
 from knowledge_worker.indexing.read import ReadResult, read_step
 from knowledge_worker.ports import EmbeddingModel, Locks, LockState, WorkQueue
 from knowledge_worker.service.models import ModelBook
@@ -49,6 +51,8 @@ class PassRunner:
     """Runs passes in this process.
 
     Args:
+        gate: shared by all that call embedding providers.
+        helpers_max: tasks of this process that may help other passes at once; the rest of its threads is for passes.
         node: names this process; leases and claims carry it.
         stop: set when this process was asked to stop.
     """
@@ -63,6 +67,8 @@ class PassRunner:
         declared: Mapping[str, KnowledgeCollection],
         fingerprints: Mapping[str, str],
         limits: Limits,
+        gate: ProviderGate,
+        helpers_max: int,
         node: str,
         stop: threading.Event,
     ) -> None:
@@ -73,6 +79,8 @@ class PassRunner:
         self._declared = declared
         self._fingerprints = fingerprints
         self._limits = limits
+        self._gate = gate
+        self._helpers = threading.BoundedSemaphore(helpers_max)
         self._node = node
         self._stop = stop
 
@@ -120,12 +128,17 @@ class PassRunner:
             return "nothing to help with"
         if collection.kind is CollectionKind.DECLARED and self._fingerprints.get(name) != collection.declaration:
             return "left for a worker that declares it"
+        if not self._helpers.acquire(blocking=False):
+            return "left to other workers"
         token = f"{self._node}:{secrets.token_hex(8)}"
-        with (
-            structlog.contextvars.bound_contextvars(collection=name),
-            self._keeper(lambda: self._renew_claims(ticket.guard.key, token)) as keeper,
-        ):
-            return self._help(ticket, collection, token, keeper)
+        try:
+            with (
+                structlog.contextvars.bound_contextvars(collection=name),
+                self._keeper(lambda: self._renew_claims(ticket.guard.key, token)) as keeper,
+            ):
+                return self._help(ticket, collection, token, keeper)
+        finally:
+            self._helpers.release()
 
     def _help(self, ticket: HelperTicket, collection: Collection, token: str, keeper: Keeper) -> str:
         step = EmbedStep(
@@ -137,6 +150,9 @@ class PassRunner:
             limits=self._limits,
             check=keeper.check,
             progress=keeper.progress,
+            gate=self._gate,
+            patience_ms=HELPER_PATIENCE_MS,
+            wait=keeper.wait,
         )
         failure: Failure | None = None
         try:
@@ -145,6 +161,8 @@ class PassRunner:
             return "stopped"
         except ServiceUnavailableError:
             return "the database is away"  # the holder finds out by itself
+        except ProviderBusyError:
+            return "the provider has enough callers"
         except KnowledgeError as error:
             failure = failure_of(error)
             return "the provider failed"
@@ -192,12 +210,14 @@ class PassRunner:
         generation = generation_to_write(self._store.generations, lease.guard, collection, model)
         if lease.forced:
             self._store.documents.retry_failed(lease.guard)
+        # A start's attempt is exempt from this collection's waiting time, not a healthy one from its provider's pause.
+        insisted = lease.forced and (lease.trigger is not PassTrigger.START or collection.retry_at is not None)
         read = self._read(lease, keeper)
         served = None
         if collection.kind is CollectionKind.MANAGED and collection.serving not in (None, generation):
             served = self._served_meanwhile(lease, keeper, collection)
         while True:
-            self._embed(lease, keeper, generation, model, meanwhile=served)
+            self._embed(lease, keeper, generation, model, insisted=insisted, meanwhile=served)
             switch = generation.id if collection.serving is None or generation.id != collection.serving.id else None
             if read.reasons and switch is not None and collection.serving is not None:
                 raise IncompleteReadError(read.reasons)
@@ -238,7 +258,7 @@ class PassRunner:
         assert collection.serving is not None
         generation = collection.serving
         token = _served_token(lease)
-        step = self._step(lease, keeper, token=token)
+        step = self._step(lease, keeper, token=token, patience_ms=HELPER_PATIENCE_MS)
         usable: list[EmbeddingModel] = []
         try:
             usable.append(self._models.serving(generation, collection))
@@ -250,6 +270,8 @@ class PassRunner:
                 return
             try:
                 step.run(generation, usable[0])
+            except ProviderBusyError:
+                return  # another time
             except EmbeddingUnavailableError as error:
                 usable.clear()
                 log.warning("served_model_fails", model=generation.model, error=error.message)
@@ -261,7 +283,14 @@ class PassRunner:
         return embed
 
     def _step(
-        self, lease: Lease, keeper: Keeper, *, token: str, on_answer: Callable[[], None] = lambda: None
+        self,
+        lease: Lease,
+        keeper: Keeper,
+        *,
+        token: str,
+        patience_ms: int = HOLDER_PATIENCE_MS,
+        despite_pause: bool = False,
+        on_answer: Callable[[], None] = lambda: None,
     ) -> EmbedStep:
         return EmbedStep(
             documents=self._store.documents,
@@ -272,6 +301,10 @@ class PassRunner:
             limits=self._limits,
             check=keeper.check,
             progress=keeper.progress,
+            gate=self._gate,
+            patience_ms=patience_ms,
+            wait=keeper.wait,
+            despite_pause=despite_pause,
             on_answer=on_answer,
         )
 
@@ -282,12 +315,14 @@ class PassRunner:
         generation: Generation,
         model: EmbeddingModel,
         *,
+        insisted: bool,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
         announced = _Announcement(self._store, self._queue, lease, self._limits)
 
         def announce() -> None:
-            announced.maybe(self._store.documents.unsettled(lease.guard.key, generation))
+            if step.waited_s < HELPER_PATIENCE_MS / 1000:  # else the provider has enough callers
+                announced.maybe(self._store.documents.unsettled(lease.guard.key, generation))
 
         announce_now_and_then = announced.throttled(announce)
         served_again_at = time.monotonic() + SERVED_AGAIN_S
@@ -299,7 +334,7 @@ class PassRunner:
                 meanwhile()
                 served_again_at = time.monotonic() + SERVED_AGAIN_S
 
-        step = self._step(lease, keeper, token=lease.guard.holder, on_answer=answered)
+        step = self._step(lease, keeper, token=lease.guard.holder, despite_pause=insisted, on_answer=answered)
         try:
             before = -1
             while True:

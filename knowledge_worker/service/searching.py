@@ -22,6 +22,7 @@ from knowledge_worker.errors import (
     NotSearchableError,
     ServiceUnavailableError,
 )
+from knowledge_worker.indexing.provider_gate import ProviderGate
 from knowledge_worker.ports import EmbeddingModel, Vectors
 from knowledge_worker.search.budget import within_budget
 from knowledge_worker.search.fusion import fusion_weight, reciprocal_rank_fusion
@@ -40,13 +41,19 @@ class Searching:
     """Answers searches in this process."""
 
     def __init__(
-        self, *, store: Store, models: ModelBook, declared: Mapping[str, KnowledgeCollection], limits: Limits
+        self,
+        *,
+        store: Store,
+        models: ModelBook,
+        declared: Mapping[str, KnowledgeCollection],
+        gate: ProviderGate,
+        limits: Limits,
     ) -> None:
         self._store = store
         self._models = models
         self._declared = declared
         self._limits = limits
-        self._vectors = QueryVectors(limits)
+        self._vectors = QueryVectors(gate, limits)
 
     def search(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import signal
 import time
 
@@ -150,3 +151,21 @@ def test_an_unchanged_restart_of_everything_makes_no_call(cluster: Cluster) -> N
     cluster.until(lambda: len(cluster.knowledge.passes("docs")) > passes, what="the start pass")
     cluster.until_synced(50)
     assert len(cluster.provider.requests) == calls
+
+
+def test_a_providers_limit_holds_for_all_workers_together(cluster: Cluster) -> None:
+    limited = {"base_url": cluster.provider.base_url, "requests_per_minute": 600}
+    cluster.settings |= {
+        "KNOWLEDGE_PROVIDERS": json.dumps({"fake": limited}),
+        "KNOWLEDGE_EMBED_BATCH_SIZE": "1",
+        "KNOWLEDGE_CLAIM_DOCUMENTS": "2",
+    }
+    cluster.write(60)
+    cluster.start_workers(2)
+    cluster.until_synced(60)
+
+    came = sorted(request.at for request in cluster.provider.requests)
+    assert len(came) == 60
+    # A busy machine sends single requests late; without the limit all of them come within a fraction of this.
+    assert came[-1] - came[0] > 0.6 * 59 * 0.1
+    assert set(cluster.provider.texts.values()) == {1}

@@ -1,0 +1,1 @@
+"""When a provider may be called next, for all processes together."""
