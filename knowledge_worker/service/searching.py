@@ -86,6 +86,12 @@ class Searching:
             models = {target.name: target.generation.model for target, _ in found}
             kinds = {target.name: ranking.kind for ranking in rankings for target in ranking.targets}
             hits = reciprocal_rank_fusion([ranking.hits for ranking in rankings])
+            unavailable += [
+                Unavailable(collection=target.name, reason=ranking.degraded)
+                for ranking in rankings
+                for target in ranking.targets
+                if ranking.degraded and not target.generation.language
+            ]
             kept, truncated = within_budget(hits, top_k=request.top_k, max_chars=RESULT_MAX_CHARS)
             return SearchResult(
                 matches=tuple(_match(hit, kinds[hit.collection], models[hit.collection], request) for hit in kept),
