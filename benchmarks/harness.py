@@ -29,14 +29,14 @@ from knowledge_worker.queue.inline import InlineQueue
 
 
 @contextlib.contextmanager
-def database() -> Iterator[str]:
+def database(server: str | None = None) -> Iterator[str]:
     """The address of an empty database that is dropped afterwards.
 
-    On the server of KNOWLEDGE_DATABASE_URL (whose user may create databases; its own data is not touched), else on an
-    embedded one.
+    On ``server``, else on that of KNOWLEDGE_DATABASE_URL (whose user may create databases; its own data is not
+    touched), else on an embedded one.
     """
     with contextlib.ExitStack() as stack:
-        server = os.environ.get("KNOWLEDGE_DATABASE_URL")
+        server = server or os.environ.get("KNOWLEDGE_DATABASE_URL")
         if server is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kw-bench-"))
             servers = start_servers(Path(folder) / "data")
