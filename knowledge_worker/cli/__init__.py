@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "sync": "Ask for a pass over a collection now.",
     "plan": "Show what a pass would do, without doing it.",
     "search": "Find passages by meaning.",
+    "eval": "Measure how well questions with known documents are answered.",
     "passes": "Show the last passes of a collection.",
     "mcp": "Serve the tools to MCP clients, such as editors and assistants.",
 }

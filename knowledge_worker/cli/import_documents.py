@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,18 +13,16 @@ import click
 
 from knowledge_worker.cli import exit_codes
 from knowledge_worker.cli.options import json_option, opened, settings_from, shared_options
-from knowledge_worker.cli.output import ago, counted, echo_json, safe_line, sentence
+from knowledge_worker.cli.output import ago, counted, echo_json, sentence
+from knowledge_worker.cli.progress import Progress, shown_progress
 from knowledge_worker.cli.sync import LONGEST_WAIT_S, Seconds
 from knowledge_worker.domain.document import DocumentInput, PutResult
 from knowledge_worker.errors import InvalidInputError, ServiceUnavailableError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
     from knowledge_worker.cli.reading_files import ReadFiles
     from knowledge_worker.knowledge import Knowledge
 
-SAY_S = 2.0
 LOOK_S = 0.25
 FAILED_SHOWN = 20
 
@@ -64,13 +60,13 @@ def import_documents(
     counts = Counts()
     problem = None
     with opened(settings_from(ctx)) as knowledge:
-        with _progress(collection, shown=not as_json) as progress:
+        with shown_progress(collection, shown=not as_json) as progress:
             files = ReadFiles(paths, extensions=extensions, prefix=prefix, say=progress.say)
             _import(knowledge, collection, files, counts, progress)
         if not as_json:
             click.echo(f"{collection}: {counts.summary}")
         if waiting:
-            with _progress(collection, shown=not as_json) as progress:
+            with shown_progress(collection, shown=not as_json) as progress:
                 problem = _wait(knowledge, collection, timeout, progress)
     if as_json:
         echo_json({"collection": collection, **asdict(counts)} | ({"error": problem} if problem else {}))
@@ -115,48 +111,6 @@ class Counts:
             f"{counted(self.stored, 'document')}: {self.added} added, {self.changed} changed, "
             f"{self.unchanged} unchanged; {self.refused} refused{files}."
         )
-
-
-class Progress:
-    """A bar on a terminal, a line now and then elsewhere; nothing but problems when it is not shown."""
-
-    def __init__(self, bar: Bar | None, *, lines: bool) -> None:
-        self.live = bar is not None
-        self._bar = bar
-        self._lines = lines
-        self._task = None if bar is None else bar.add_task("", total=None)
-        self._say_at = time.monotonic() + SAY_S
-
-    def say(self, line: str) -> None:
-        """Show one line that stays."""
-        if self._bar is None:
-            click.echo(safe_line(line), err=True)
-        else:
-            self._bar.console.print(safe_line(line), markup=False, highlight=False, soft_wrap=True)
-
-    def show(self, text: str, *, done: int, total: int | None) -> None:
-        """Show how far it is."""
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=safe_line(text), completed=done, total=total)
-        elif self._lines and time.monotonic() > self._say_at:
-            self._say_at = time.monotonic() + SAY_S
-            click.echo(safe_line(text), err=True)
-
-
-@contextmanager
-def _progress(name: str, *, shown: bool) -> Generator[Progress]:
-    if not shown or not sys.stderr.isatty():
-        yield Progress(None, lines=shown)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    text = TextColumn("{task.description}", markup=False)
-    with Bar(SpinnerColumn(), text, BarColumn(), console=Console(stderr=True), transient=True) as bar:
-        progress = Progress(bar, lines=False)
-        progress.show(name, done=0, total=None)
-        yield progress
 
 
 def _import(knowledge: Knowledge, name: str, files: ReadFiles, counts: Counts, progress: Progress) -> None:

@@ -436,19 +436,19 @@ def test_import_waits_at_most_so_long(call: Call, managed: Managed, handbook: Pa
 def test_import_draws_a_bar_on_a_terminal(
     call: Call, managed: Managed, handbook: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from knowledge_worker.cli import import_documents
+    from knowledge_worker.cli.progress import Progress
 
     drawn: list[tuple[str, int, int | None]] = []
-    show = import_documents.Progress.show
+    show = Progress.show
 
     def spy(self: Any, text: str, *, done: int, total: int | None) -> None:
         drawn.append((text, done, total))
         show(self, text, done=done, total=total)
 
-    monkeypatch.setattr(import_documents.Progress, "show", spy)
-    monkeypatch.setattr(import_documents.Progress, "say", lambda _self, line: drawn.append((line, -1, None)))
+    monkeypatch.setattr(Progress, "show", spy)
+    monkeypatch.setattr(Progress, "say", lambda _self, line: drawn.append((line, -1, None)))
     err = Terminal()
-    monkeypatch.setattr("knowledge_worker.cli.import_documents.sys", type("S", (), {"stderr": err}))
+    monkeypatch.setattr("knowledge_worker.cli.progress.sys", type("S", (), {"stderr": err}))
     (handbook / "[bold]x.md").write_bytes(b"\xff")
     assert call("documents", "import", "notes", str(handbook)).code == 0
     assert drawn[0] == ("notes", 0, None)
@@ -459,7 +459,7 @@ def test_import_draws_a_bar_on_a_terminal(
 def test_import_says_now_and_then_how_far_it_is(
     call: Call, managed: Managed, handbook: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("knowledge_worker.cli.import_documents.SAY_S", 0)
+    monkeypatch.setattr("knowledge_worker.cli.progress.SAY_S", 0)
     ended = call("documents", "import", "notes", str(handbook))
     assert ended.err.splitlines() == ["notes: 1 documents so far", "notes: 2 documents so far"]
 
