@@ -26,16 +26,35 @@ _ASCII_WORDS: Final = bytes(byte if chr(byte).isalnum() or byte == ord("_") else
 
 
 def searchable(text: str) -> str:
-    """``text`` in lower case, runs of unspaced scripts as overlapping pairs, set apart by blanks.
+    """A passage in lower case, runs of unspaced scripts as overlapping pairs and their last character, set apart.
+
+    So that each character of a run begins a word, and one alone is found by what it begins.
 
     >>> searchable("Größe 東京都 x")
-    'größe  東京 京都  x'
+    'größe  東京 京都 都  x'
     """
     # Lower case here and not in the database, whose locale may know ASCII only.
     lowered = text.lower()
     if lowered.isascii():
         return lowered
+    return _RUN.sub(_pairs_and_last, lowered)
+
+
+def searchable_query(text: str) -> str:
+    """The same for a query, whose runs are pairs alone.
+
+    >>> searchable_query("Größe 東京都 猫")
+    'größe  東京 京都   猫 '
+    """
+    lowered = text.lower()
+    if lowered.isascii():
+        return lowered
     return _RUN.sub(_pairs, lowered)
+
+
+def is_lone(word: str) -> bool:
+    """Whether a word of a query is one character of an unspaced script, which any word may begin with."""
+    return len(word) == 1 and _RUN.match(word) is not None
 
 
 def word_count(searchable_text: str) -> int:
@@ -43,6 +62,12 @@ def word_count(searchable_text: str) -> int:
     if searchable_text.isascii():  # the same eight times as fast
         return len(searchable_text.encode().translate(_ASCII_WORDS).split())
     return len(_WORD.findall(searchable_text))
+
+
+def _pairs_and_last(run: re.Match[str]) -> str:
+    characters = run.group()
+    pairs = [characters[n : n + 2] for n in range(len(characters))]
+    return f" {' '.join(pairs)} "
 
 
 def _pairs(run: re.Match[str]) -> str:

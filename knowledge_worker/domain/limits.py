@@ -96,7 +96,7 @@ class Limits(BaseModel):
         description="One that shrank below so many goes back to the shared table; at most half of own_table_chunks.",
     )
     hnsw_ef_search: int = Field(
-        default=100,
+        default=400,
         ge=1,
         le=1000,
         description="Candidates an HNSW search keeps: more is slower and finds more.",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from knowledge_worker.chunking.words import searchable
+from knowledge_worker.chunking.words import searchable_query
 from knowledge_worker.declarations import KnowledgeCollection
 from knowledge_worker.domain.collection import NO_MODEL, Collection, CollectionStatus
 from knowledge_worker.domain.limits import PER_DOCUMENT_DEFAULT, RESULT_MAX_CHARS, RESULTS_DEFAULT, Limits
@@ -136,7 +136,7 @@ class Searching:
             targets,
             SearchQuery(
                 vector=vector,
-                words=searchable(request.query) if worded else None,
+                words=searchable_query(request.query) if worded else None,
                 limit=min(CANDIDATES, request.per_document * request.top_k),
                 per_document=request.per_document,
                 documents=request.top_k,

@@ -215,8 +215,8 @@ class SearchQuery:
 
     Attributes:
         vector: of the query, for the semantic leg; None leaves the leg out.
-        words: the query as :func:`~knowledge_worker.chunking.words.searchable` gives it, for the lexical leg; None
-            leaves the leg out. At least one of the two is there.
+        words: the query as :func:`~knowledge_worker.chunking.words.searchable_query` gives it, for the lexical leg;
+            None leaves the leg out. At least one of the two is there.
         limit: hits to return.
         candidates: that each leg contributes.
         per_document: hits of one document that come before those of others run out.

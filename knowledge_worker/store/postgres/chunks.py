@@ -12,12 +12,13 @@ from knowledge_worker.domain.collection import ChunkStorage, Collection
 from knowledge_worker.domain.limits import Limits
 from knowledge_worker.store.postgres.database import Database, TableGoneError, Transaction
 from knowledge_worker.store.postgres.filters import filter_sql
+from knowledge_worker.store.postgres.placement import own_table
 from knowledge_worker.store.postgres.ranking import Statement
 from knowledge_worker.store.postgres.rows import COLLECTIONS, collection_of
 from knowledge_worker.store.postgres.words import query_words
 from knowledge_worker.store.protocol import ChunkStore, Hit, SearchQuery, SearchTarget
 
-FEW_DOCUMENTS: Final = 1000
+FEW_PASSAGES: Final = 10_000
 
 
 class PostgresChunks(ChunkStore):
@@ -97,7 +98,7 @@ class PostgresChunks(ChunkStore):
             per_document=query.per_document,
             only=only,
             min_score=query.min_score is not None,
-            exact={key for key in own if query.filters and self._few(tx, key, only, values)},
+            exact={key for key in own if query.filters and self._few(tx, targets[key], only, values)},
         )
         while True:
             rows = tx.rows(statement.sql(), keys=list(targets), min_score=query.min_score, **values)
@@ -119,17 +120,23 @@ class PostgresChunks(ChunkStore):
                 spread=spread,
             )
 
-    def _few(self, tx: Transaction, key: int, only: str, values: Mapping[str, object]) -> bool:
-        """Whether so few documents pass that looking at all of their passages is quicker than an index is."""
-        count: int = tx.value(
+    def _few(self, tx: Transaction, target: SearchTarget, only: str, values: Mapping[str, object]) -> bool:
+        """Whether so few passages pass a filter that looking at all of them is quicker than an index is."""
+        few: bool = tx.value(
             f"""
-            select count(*) from (
-              select from documents d where d.collection_id = :collection and {only} limit {FEW_DOCUMENTS + 1:d}) few
+            with passing as materialized (
+              select d.id from documents d where d.collection_id = :collection and {only} limit {FEW_PASSAGES + 1:d}
+            )
+            select case when (select count(*) from passing) <= {FEW_PASSAGES:d} then {FEW_PASSAGES:d} >= (
+              select count(*) from (
+                select from {own_table(target.generation.id)} k join passing on passing.id = k.document_id
+                limit {FEW_PASSAGES + 1:d}) found)
+            else false end
             """,
-            collection=key,
+            collection=target.key,
             **values,
         )
-        return count <= FEW_DOCUMENTS
+        return few
 
 
 def _crowded(rows: Sequence[RowMapping], query: SearchQuery) -> bool:

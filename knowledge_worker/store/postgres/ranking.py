@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from knowledge_worker.chunking.words import is_lone
 from knowledge_worker.domain.collection import ChunkStorage
 from knowledge_worker.domain.ranking import RRF_K, Fusion, FusionMethod
 from knowledge_worker.store.postgres.placement import Part
@@ -211,9 +212,7 @@ def _scored(
     )
     length = f"{K1 * (1 - B)} + word_count * cast({K1 * B / max(words.mean_words, 1.0):.9f} as float8)"
     score = " + ".join(f"w{n} * tf{n} / (tf{n} + norm)" for n in range(len(counted)))
-    frequencies = ", ".join(
-        f"round(1 / ({BASEL} * (1 - cast(r{n} as float8))) - 0.5) as tf{n}" for n in range(len(counted))
-    )
+    frequencies = ", ".join(f"{_frequency(word, f'r{n}')} as tf{n}" for n, word in enumerate(counted))
     scored = f"""
         select {key:d} as key, document_id, ord, {score} as bm25
         from (select document_id, ord, {length} as norm, {frequencies} from hits_{key:d}
@@ -276,9 +275,18 @@ def _allowed(target: SearchTarget, only: str) -> str:
     return f"document_id in (select d.id from documents d where d.collection_id = {target.key:d} and {only})"
 
 
+def _frequency(word: str, rank: str) -> str:
+    """How often a passage has a word, from what ``ts_rank`` says of it."""
+    if is_lone(word):  # the sum over the words that it begins, of which few come twice
+        return f"round({BASEL} * cast({rank} as float8))"
+    return f"round(1 / ({BASEL} * (1 - cast({rank} as float8))) - 0.5)"
+
+
 def _tsquery(words: Sequence[str]) -> str:
     """Lexemes joined by OR, as a literal; they went through the parser once and must not go again."""
-    quoted = "|".join("'" + word.replace("\\", "\\\\").replace("'", "''") + "'" for word in words)
+    quoted = "|".join(
+        "'" + word.replace("\\", "\\\\").replace("'", "''") + "'" + (":*" if is_lone(word) else "") for word in words
+    )
     return f"cast({_literal(quoted)} as tsquery)"
 
 

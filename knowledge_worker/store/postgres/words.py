@@ -89,7 +89,7 @@ def query_words(tx: Transaction, generations: Sequence[int], searchable: str) ->
     """The words of a query for each generation that has words.
 
     Args:
-        searchable: the query as :func:`~knowledge_worker.chunking.words.searchable` gives it.
+        searchable: the query as :func:`~knowledge_worker.chunking.words.searchable_query` gives it.
     """
     found: dict[int, QueryWords] = {}
     for row in tx.rows(
