@@ -111,7 +111,7 @@ def test_over_http_nothing_is_an_error_of_ours(knowledge: Knowledge) -> None:
         answer = client.post("/knowledge/search", content=body)
         assert answer.status_code in (200, 400), answer.text
         if answer.status_code == 400:
-            assert answer.json()["error"]["field"]
+            assert set(answer.json()) == {"error"}
 
     run()
 
