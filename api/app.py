@@ -15,9 +15,11 @@ from .auth import Tokens
 from .gate import Gate, RequestLog
 from .known import known_parameters
 from .paths import BASE
+from .routes.batch import batch_router
 from .routes.collections import collections_router
 from .routes.documents import documents_router
 from .routes.health import health_router
+from .routes.hooks import hooks_router
 from .routes.index import index_router
 from .routes.search import search_router
 
@@ -50,8 +52,10 @@ def create_app(knowledge: Knowledge) -> FastAPI:
     below_base = APIRouter(prefix=f"/{BASE}", dependencies=[Security(openapi.BEARER), Depends(known_parameters)])
     below_base.include_router(collections_router(knowledge))
     below_base.include_router(documents_router(knowledge))
+    below_base.include_router(batch_router(knowledge))
     below_base.include_router(search_router(knowledge))
     app.include_router(below_base)
+    app.include_router(hooks_router(knowledge), prefix=f"/{BASE}")
     app.include_router(health_router(knowledge))
     app.include_router(index_router(version=__version__))
     return app

@@ -11,6 +11,8 @@ from knowledge_worker.config import TokenSettings
 from knowledge_worker.domain.permission import READ, WRITE, allows
 from knowledge_worker.errors import PermissionDeniedError, UnauthenticatedError
 
+from .paths import HOOKS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
@@ -31,6 +33,15 @@ def needed_permission(method: str, segments: Sequence[str | None]) -> str:
         segments: of the path below ``/knowledge``.
     """
     return READ if method in ("GET", "HEAD") or tuple(segments) == ("search",) else WRITE
+
+
+def is_hook(method: str, segments: Sequence[str | None]) -> bool:
+    """Whether a request goes to a webhook, which checks its signature itself and needs no token.
+
+    Args:
+        segments: of the path below ``/knowledge``; an empty or undecodable one names no webhook.
+    """
+    return method == "POST" and len(segments) == 2 and segments[0] == HOOKS and bool(segments[1])
 
 
 class Tokens:

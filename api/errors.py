@@ -60,6 +60,12 @@ class SentFieldError(InvalidInputError):
     """A parameter, header or field that the caller sent is wrong or unknown; it is named just as it was sent."""
 
 
+class UnsignedError(UnauthenticatedError):
+    """A webhook without the right signature."""
+
+    challenge = "X-Hub-Signature-256"
+
+
 def status_of(error: Exception) -> HTTPStatus:
     """The HTTP status of an error."""
     for ancestor in type(error).__mro__:
@@ -73,7 +79,7 @@ def error_response(error: Exception) -> JSONResponse:
     status = status_of(error)
     headers: dict[str, str] = {}
     if status is HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
+        headers["WWW-Authenticate"] = error.challenge if isinstance(error, UnsignedError) else "Bearer"
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = str(_retry_after_s(error))
     return JSONResponse({"error": error_detail(error)}, status_code=status, headers=headers)

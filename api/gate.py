@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowledge_worker.errors import InvalidInputError, KnowledgeError
 
-from .auth import Tokens, needed_permission
+from .auth import Tokens, is_hook, needed_permission
 from .errors import error_response
 from .paths import request_path
 
@@ -86,14 +86,14 @@ class Gate:
         """The scope for the router.
 
         Raises:
-            UnauthenticatedError: below ``/knowledge`` without a valid token.
+            UnauthenticatedError: below ``/knowledge``, webhooks apart, without a valid token.
             PermissionDeniedError: the token lacks the permission.
             InvalidInputError: a segment of the path cannot be decoded.
         """
         path = request_path(scope, root_path=self._root_path)
         facts: dict[str, Any] = scope.get("knowledge.facts", {})
         facts["path"] = path.canonical[:_LOGGED_PATH_MAX_CHARS]
-        if path.below_base is not None:
+        if path.below_base is not None and not is_hook(scope["method"], path.below_base):
             needed = needed_permission(scope["method"], path.below_base)
             facts["token"] = self._tokens.authorise(scope["headers"], needed).id
         if None in path.segments:

@@ -18,6 +18,9 @@ from starlette.types import Scope
 BASE: Final = "knowledge"
 """The first segment of every path that needs a token."""
 
+HOOKS: Final = "hooks"
+"""Below it the names of webhooks, which need a signature instead."""
+
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 

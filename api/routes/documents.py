@@ -41,7 +41,7 @@ class PutRequest(BaseModel):
         default=None,
         description=f"Where it comes from, such as an address; cut to {TITLE_MAX_CHARS} characters, with a warning.",
     )
-    metadata: dict[str, Any] | None = Field(default=None, description="Kept and shown; not searched.")
+    metadata: dict[str, Any] | None = Field(default=None, description="Kept and shown; searches can be filtered by it.")
 
 
 def documents_router(knowledge: Knowledge) -> APIRouter:

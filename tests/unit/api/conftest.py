@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,10 +13,12 @@ from starlette.testclient import TestClient
 from knowledge_worker._bundled import load_api
 from knowledge_worker.config import Settings
 from knowledge_worker.domain.collection import Collection, CollectionKind, CollectionStatus
+from knowledge_worker.domain.document import Document, DocumentPage, DocumentStatus, PutResult, checked_document
 from knowledge_worker.domain.match import SearchResult
+from knowledge_worker.domain.names import collection_name
 from knowledge_worker.domain.passes import PassRecord
 from knowledge_worker.domain.plan import Plan
-from knowledge_worker.errors import CollectionNotFoundError
+from knowledge_worker.errors import CollectionNotFoundError, InvalidInputError, KnowledgeError
 from knowledge_worker.search.request import checked_request
 
 create_app = load_api().create_app
@@ -35,6 +37,18 @@ PLAN = Plan(
     collection="handbook", model="local/m", reembeds=False, read=3, added=1, changed=1, unchanged=1, deleted=2,
     skipped=0,
     deletes_held_back=False, documents=2, passages=4, tokens=99, price=None,
+)  # fmt: skip
+
+
+DOCUMENT = Document(
+    collection="handbook", id="setup.md", title=None, source=None, metadata={}, status=DocumentStatus.READY,
+    error=None, warnings=(), hash="0" * 64, content="Run it.", version="0123456789abcdef",
+    updated_at=datetime(2025, 1, 31, 12, tzinfo=UTC),
+)  # fmt: skip
+
+PUT = PutResult(
+    id="setup.md", status=DocumentStatus.PENDING, accepted=True, created=True, version="0123456789abcdef",
+    updated_at=datetime(2025, 1, 31, 12, tzinfo=UTC),
 )  # fmt: skip
 
 
@@ -86,9 +100,43 @@ class FakeKnowledge:
         self._note("search", query, {name: value for name, value in asked.items() if value != usual[name]})
         return self.found
 
+    def create_collection(self, name: Any, **options: Any) -> Collection:
+        self._note("create_collection", name, options)
+        return self.stored["handbook"].model_copy(update={"name": collection_name(name)})
+
+    def delete_collection(self, name: str) -> None:
+        self._note("delete_collection", name)
+
+    def get_document(self, collection: str, identifier: str) -> Document:
+        self._note("get_document", collection, identifier)
+        return DOCUMENT.model_copy(update={"collection": collection, "id": identifier})
+
+    def list_documents(self, collection: str, **asked: Any) -> DocumentPage:
+        self._note("list_documents", collection, asked)
+        return DocumentPage(documents=(), total=0, limit=asked["limit"], offset=asked["offset"])
+
+    def put_document(self, collection: str, identifier: str, content: str, **options: Any) -> PutResult:
+        self._note("put_document", collection, identifier, content, options)
+        return PUT.model_copy(update={"id": identifier})
+
+    def put_documents(self, collection: str, documents: Any) -> Iterator[PutResult | KnowledgeError]:
+        """Takes what is valid; the whole group is noted."""
+        given = list(documents)
+        self._note("put_documents", collection, given)
+        return iter([self._put(one) for one in given])
+
+    def delete_document(self, collection: str, identifier: str, **options: Any) -> None:
+        self._note("delete_document", collection, identifier)
+
     def readiness(self) -> list[str]:
         self._note("readiness")
         return self.problems
+
+    def _put(self, document: dict[str, Any]) -> PutResult | KnowledgeError:
+        try:
+            return PUT.model_copy(update={"id": checked_document(document, content_min_chars=1).id})
+        except InvalidInputError as error:
+            return error
 
     def _note(self, *call: Any) -> None:
         self.asked.append(call)

@@ -24,7 +24,15 @@ def test_every_route_is_described_with_every_status(document: dict[str, Any]) ->
     always = {"400", "401", "403", "500", "503"}
     assert {name: set(operation["responses"]) for name, operation in operations(document).items()} == {
         "GET /knowledge/collections": {"200"} | always,
+        "POST /knowledge/collections": {"201", "409", "413"} | always,
         "GET /knowledge/collections/{name}": {"200", "404"} | always,
+        "DELETE /knowledge/collections/{name}": {"204", "404", "409"} | always,
+        "GET /knowledge/collections/{name}/documents": {"200", "404"} | always,
+        "POST /knowledge/collections/{name}/documents/batch": {"200", "404", "409"} | always,
+        "GET /knowledge/collections/{name}/documents/{id}": {"200", "304", "404"} | always,
+        "PUT /knowledge/collections/{name}/documents/{id}": {"200", "202", "404", "409", "412", "413"} | always,
+        "DELETE /knowledge/collections/{name}/documents/{id}": {"204", "404", "409", "412"} | always,
+        "POST /knowledge/hooks/{name}": {"202", "404", "413"} | always - {"403"},
         "POST /knowledge/collections/{name}/sync": {"202", "404", "413"} | always,
         "GET /knowledge/collections/{name}/passes": {"200", "404"} | always,
         "GET /knowledge/collections/{name}/plan": {"200", "404", "502"} | always,
@@ -38,8 +46,13 @@ def test_every_route_is_described_with_every_status(document: dict[str, Any]) ->
 
 def test_a_token_is_asked_for_below_the_base_only(document: dict[str, Any]) -> None:
     assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
-    secured = {name for name, operation in operations(document).items() if operation.get("security") == [{"token": []}]}
-    assert secured == {name for name in operations(document) if " /knowledge" in name}
+    secured = {
+        name: operation["security"] for name, operation in operations(document).items() if "security" in operation
+    }
+    hook = "POST /knowledge/hooks/{name}"
+    assert secured.pop(hook) == [{"hookSignature": []}]
+    assert secured == {name: [{"token": []}] for name in operations(document) if " /knowledge" in name and name != hook}
+    assert document["components"]["securitySchemes"]["hookSignature"]["name"] == "X-Hub-Signature-256"
 
 
 def test_no_422_and_no_dangling_reference(document: dict[str, Any]) -> None:
@@ -55,7 +68,9 @@ def test_the_search_body_is_described(document: dict[str, Any]) -> None:
     body = operations(document)["POST /knowledge/search"]["requestBody"]
     schema = body["content"]["application/json"]["schema"]
     assert body["required"] is True
-    assert set(schema["properties"]) == {"query", "collections", "topK", "minScore"}
+    assert set(schema["properties"]) == {
+        "query", "collections", "topK", "minScore", "mode", "filters", "perDocument", "explain",
+    }  # fmt: skip
     assert schema["required"] == ["query"]
     assert schema["additionalProperties"] is False
     assert schema["properties"]["topK"]["maximum"] == 20
@@ -76,13 +91,15 @@ def test_the_sync_body_is_described_and_may_be_left_out(document: dict[str, Any]
 
 def test_the_parameters_of_a_link_are_described(document: dict[str, Any]) -> None:
     parameters = operations(document)["GET /knowledge/search"]["parameters"]
-    assert [one["name"] for one in parameters] == ["q", "collection", "collections", "topK", "minScore"]
+    assert [one["name"] for one in parameters] == [
+        "q", "collection", "collections", "topK", "minScore", "mode", "idPrefix", "source", "perDocument", "explain",
+    ]  # fmt: skip
 
 
 def test_a_field_that_may_be_absent_is_never_null(document: dict[str, Any]) -> None:
     view = document["components"]["schemas"]["CollectionView"]
     assert view["properties"]["retryAt"] == {
-        "description": "Nothing is tried before it.",
+        "description": "Nothing is tried before it; with an error and without it, until it is declared anew.",
         "format": "date-time",
         "title": "Retryat",
         "type": "string",
