@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from knowledge_worker.config import Settings
 from knowledge_worker.domain.collection import NO_MODEL, Collection
-from knowledge_worker.domain.ranking import Fusion, FusionMethod, SearchMode
+from knowledge_worker.domain.ranking import Fusion, SearchMode
 from knowledge_worker.errors import (
     CollectionNotReadyError,
     DocumentNotFoundError,
@@ -17,7 +16,7 @@ from knowledge_worker.errors import (
 from knowledge_worker.evaluation.metrics import DEPTH, Scores, score
 from knowledge_worker.evaluation.questions import QuestionSet, some
 from knowledge_worker.knowledge import Knowledge
-from knowledge_worker.search.fusion import fusion_weight
+from knowledge_worker.search.fusion import fusion_of
 
 MODES = tuple(SearchMode)
 
@@ -80,7 +79,7 @@ def evaluate(
         Run(
             collection=found,
             mode=mode,
-            fusion=_fusion(found, knowledge.settings) if mode is SearchMode.HYBRID else None,
+            fusion=fusion_of(found.serving.model, knowledge.settings) if mode is SearchMode.HYBRID else None,
             scores=scores[mode],
         )
         for mode in wanted
@@ -124,12 +123,3 @@ def _ranking(knowledge: Knowledge, collection: str, query: str, mode: SearchMode
     if result.degraded:
         raise EmbeddingUnavailableError(f"The question became no vector: {result.degraded}", calls=0)
     return list(dict.fromkeys(match.document for match in result.matches))
-
-
-def _fusion(collection: Collection, settings: Settings) -> Fusion:
-    assert collection.serving is not None
-    weight = settings.hybrid_weight
-    return Fusion(
-        method=FusionMethod(settings.hybrid_fusion),
-        weight=fusion_weight(collection.serving.model) if weight is None else weight,
-    )

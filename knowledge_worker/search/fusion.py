@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from knowledge_worker.domain.ranking import RRF_K
+from knowledge_worker.domain.limits import Limits
+from knowledge_worker.domain.ranking import RRF_K, Fusion, FusionMethod
 from knowledge_worker.store.protocol import Hit
 
 WEIGHT_DEFAULT: Final = 0.5
@@ -30,10 +31,11 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     return [hit for _, hit in placed]
 
 
-def fusion_weight(model: str) -> float:
-    """How much the semantic leg of a hybrid search counts, measured for the models that come along (docs/decisions).
+def fusion_of(model: str, limits: Limits) -> Fusion:
+    """How the legs of a hybrid search with a model are fused: as the settings say, else as was measured for it.
 
     Args:
-        model: ``<provider>/<model id>``.
+        model: ``<provider>/<model id>``, or :data:`~knowledge_worker.domain.collection.NO_MODEL`.
     """
-    return WEIGHTS.get(model, WEIGHT_DEFAULT)
+    weight = WEIGHTS.get(model, WEIGHT_DEFAULT) if limits.hybrid_weight is None else limits.hybrid_weight
+    return Fusion(method=FusionMethod(limits.hybrid_fusion), weight=weight)

@@ -12,7 +12,7 @@ from knowledge_worker.declarations import KnowledgeCollection
 from knowledge_worker.domain.collection import NO_MODEL, Collection, CollectionStatus
 from knowledge_worker.domain.limits import PER_DOCUMENT_DEFAULT, RESULT_MAX_CHARS, RESULTS_DEFAULT, Limits
 from knowledge_worker.domain.match import Explanation, Match, SearchResult, Unavailable
-from knowledge_worker.domain.ranking import CANDIDATES, Fusion, FusionMethod, ScoreKind, SearchMode
+from knowledge_worker.domain.ranking import CANDIDATES, ScoreKind, SearchMode
 from knowledge_worker.errors import (
     CollectionNotAllowedError,
     CollectionNotFoundError,
@@ -25,7 +25,7 @@ from knowledge_worker.errors import (
 from knowledge_worker.indexing.provider_gate import ProviderGate
 from knowledge_worker.ports import EmbeddingModel, Vectors
 from knowledge_worker.search.budget import within_budget
-from knowledge_worker.search.fusion import fusion_weight, reciprocal_rank_fusion
+from knowledge_worker.search.fusion import fusion_of, reciprocal_rank_fusion
 from knowledge_worker.search.request import SearchRequest, checked_request
 from knowledge_worker.service.models import ModelBook
 from knowledge_worker.service.query_vectors import QueryVectors
@@ -140,7 +140,7 @@ class Searching:
                 limit=min(CANDIDATES, request.per_document * request.top_k),
                 per_document=request.per_document,
                 documents=request.top_k,
-                fusion=self._fusion(model),
+                fusion=fusion_of(NO_MODEL if model is None else model.id, self._limits),
                 min_score=request.min_score if vector is not None else None,
                 filters=request.filters,
             ),
@@ -159,12 +159,6 @@ class Searching:
                 f'the index of "{target.name}" has {target.generation.dimensions}.'
             )
         return vector
-
-    def _fusion(self, model: EmbeddingModel | None) -> Fusion:
-        weight = self._limits.hybrid_weight
-        if weight is None:
-            weight = fusion_weight(model.id) if model is not None else 0.0
-        return Fusion(method=FusionMethod(self._limits.hybrid_fusion), weight=weight)
 
     def _resolve(
         self, request: SearchRequest

@@ -8,7 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledge_worker.search.fusion import WEIGHT_DEFAULT, WEIGHTS, fusion_weight, reciprocal_rank_fusion
+from knowledge_worker.domain.limits import Limits
+from knowledge_worker.domain.ranking import Fusion, FusionMethod
+from knowledge_worker.search.fusion import WEIGHT_DEFAULT, WEIGHTS, fusion_of, reciprocal_rank_fusion
 from knowledge_worker.store.protocol import Hit
 
 from .conftest import PASSAGE
@@ -55,5 +57,14 @@ def test_the_order_of_the_rankings_does_not_matter(given_: list[list[Hit]], rand
 
 
 def test_a_model_that_was_measured_has_a_weight_of_its_own() -> None:
-    assert fusion_weight("openai/of-tomorrow") == WEIGHT_DEFAULT
-    assert all(fusion_weight(model) == weight and 0 <= weight <= 1 for model, weight in WEIGHTS.items())
+    assert fusion_of("openai/of-tomorrow", Limits()) == Fusion(method=FusionMethod.WEIGHTED, weight=WEIGHT_DEFAULT)
+    assert WEIGHTS
+    for model, weight in WEIGHTS.items():
+        assert fusion_of(model, Limits()).weight == weight
+        assert 0 <= weight <= 1
+
+
+def test_the_settings_win_over_what_was_measured() -> None:
+    limits = Limits(hybrid_fusion="rrf", hybrid_weight=0.0)
+    for model in ("openai/of-tomorrow", *WEIGHTS):
+        assert fusion_of(model, limits) == Fusion(method=FusionMethod.RRF, weight=0.0)
