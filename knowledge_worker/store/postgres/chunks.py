@@ -29,7 +29,7 @@ class PostgresChunks(ChunkStore):
         self._ef_search = limits.hnsw_ef_search
 
     def targets(self, names: Sequence[str] | None) -> Mapping[str, Collection]:
-        with self._database.transaction() as tx:
+        with self._database.reading() as tx:
             rows = tx.rows(
                 f"{COLLECTIONS} where cast(:names as text[]) is null or c.name = any(:names) order by c.name",
                 names=None if names is None else list(names),
@@ -38,8 +38,10 @@ class PostgresChunks(ChunkStore):
 
     def search(self, targets: Sequence[SearchTarget], query: SearchQuery) -> list[Hit] | None:
         by_key = {target.key: target for target in targets}
+        indexed = query.vector is not None and any(one.generation.storage is ChunkStorage.OWN for one in targets)
         try:
-            with self._database.transaction() as tx:
+            # How an index is searched is set for a transaction; each statement sees the newest state either way.
+            with self._database.transaction() if indexed else self._database.reading() as tx:
                 rows = self._rows(tx, by_key, query)
         except TableGoneError:
             return None

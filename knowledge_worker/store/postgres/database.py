@@ -46,6 +46,7 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 10, clock: Clock | None = None) -> None:
         self._clock = clock
         self.engine = _engine(url, pool_size)
+        self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
@@ -55,6 +56,16 @@ class Database:
             ServiceUnavailableError: the server does not answer or closed the connection.
         """
         with _translated(), self.engine.begin() as connection:
+            yield Transaction(connection, self._now())
+
+    @contextmanager
+    def reading(self) -> Generator[Transaction]:
+        """Statements that each see the newest state, without the round trips that begin and end a transaction.
+
+        Raises:
+            ServiceUnavailableError: the server does not answer or closed the connection.
+        """
+        with _translated(), self._reading.connect() as connection:
             yield Transaction(connection, self._now())
 
     @contextmanager
