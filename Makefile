@@ -78,7 +78,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 constraints: dev ## resolve constraints.txt anew; ARGS=--upgrade takes the newest versions
 	@$(BIN)/python -m pip install -qq uv
 	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --all-extras \
-	  --group dev --group build --no-annotate --no-emit-index-url --no-emit-find-links \
+	  --group dev --group bench --group build --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make constraints' --output-file constraints.txt $(ARGS)
 
 dist: dev ## build the wheel and the source distribution into dist/
