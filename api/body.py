@@ -74,7 +74,9 @@ def parse_object(text: bytes, *, called: str = "body") -> dict[str, Any]:
 
 
 async def _read(request: Request, *, limit: int) -> bytes:
-    too_large = InputTooLargeError(f"The body has more than {limit} bytes.")
+    too_large = InputTooLargeError(
+        f"The body has more than {limit} bytes; KNOWLEDGE_BODY_LIMIT sets how many it may have."
+    )
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and (len(declared) > 20 or int(declared) > limit):
         raise too_large

@@ -96,7 +96,9 @@ class BulkWrite:
     def _read(self, line: Line) -> tuple[dict[str, Any] | None, KnowledgeError | None]:
         """The document of a line, and why it is refused, as far as the line alone can tell."""
         if line.text is None:
-            return None, InputTooLargeError(f"The line has more than {self._line_max_bytes} bytes.")
+            return None, InputTooLargeError(
+                f"The line has more than {self._line_max_bytes} bytes; KNOWLEDGE_BODY_LIMIT sets how many it may have."
+            )
         item = None
         try:
             item = parse_object(line.text, called="line")

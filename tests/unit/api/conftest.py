@@ -32,6 +32,12 @@ TOKENS = [
     {"value": NOBODY, "id": "nobody", "permissions": ["knowledge"]},
 ]
 
+HOOK_SECRET = "hook-secret-0123456789"
+HOOKS = {
+    "docs-push": {"secret": HOOK_SECRET, "collections": ["handbook"]},
+    "two": {"secret": HOOK_SECRET, "collections": ["absent", "handbook"]},
+}
+
 
 PLAN = Plan(
     collection="handbook", model="local/m", reembeds=False, read=3, added=1, changed=1, unchanged=1, deleted=2,
@@ -56,7 +62,7 @@ class FakeKnowledge:
     """Answers from its attributes, remembers what it was asked, raises ``error`` when one is set."""
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = Settings(**{"tokens": json.dumps(TOKENS), **settings})
+        self.settings = Settings(**{"tokens": json.dumps(TOKENS), "hooks": json.dumps(HOOKS), **settings})
         self.stored: dict[str, Collection] = {}
         self.records: list[PassRecord] = []
         self.found = SearchResult()
@@ -219,6 +225,11 @@ def reader(app: Any) -> TestClient:
 def writer(app: Any) -> TestClient:
     """With a token that may do everything below ``/knowledge``."""
     return TestClient(app, headers={"Authorization": f"Bearer {WRITER}"})
+
+
+@pytest.fixture
+def hook_secret() -> bytes:
+    return HOOK_SECRET.encode()
 
 
 @pytest.fixture
