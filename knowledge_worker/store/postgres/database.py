@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
 import psycopg
 from sqlalchemy import Connection, Engine, RowMapping, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from knowledge_worker.errors import ConfigurationError, KnowledgeError, ServerUnusableError, ServiceUnavailableError
 from knowledge_worker.ports import Clock
@@ -18,6 +20,10 @@ POSTGRES_MIN_VERSION: Final = 15
 PGVECTOR_MIN_VERSION: Final = (0, 8)
 IDLE_IN_TRANSACTION_TIMEOUT_MS: Final = 30_000
 """A worker stopped inside a transaction holds its locks no longer than this (it then finds its session ended)."""
+
+TRUSTED_S: Final = 0.2
+"""A connection used so lately is not asked whether it is alive: no server restarts in less."""
+_USED_AT: Final = "used_at"
 
 NOW: Final = "coalesce(cast(:now as timestamptz), clock_timestamp())"
 """The time every due decision uses: the database's, so that replicas agree; a test's clock passes ``now``."""
@@ -200,12 +206,13 @@ def _engine(url: str, pool_size: int) -> Engine:
         parts.set(drivername="postgresql+psycopg"),
         pool_size=pool_size,
         max_overflow=pool_size,
-        pool_pre_ping=True,
         pool_recycle=1800,
         isolation_level="READ COMMITTED",
         connect_args={"connect_timeout": 5, "application_name": "knowledge-worker"},
     )
     event.listen(engine, "connect", _prepare_connection)
+    event.listen(engine, "checkin", _note_use)
+    event.listen(engine, "checkout", _check_alive)
     return engine
 
 
@@ -217,6 +224,22 @@ def _prepare_connection(connection: psycopg.Connection[Any], _record: object) ->
         )
     finally:
         connection.autocommit = autocommit
+
+
+def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
+    record.info[_USED_AT] = time.monotonic()
+
+
+def _check_alive(connection: psycopg.Connection[Any], record: ConnectionPoolEntry, _proxy: object) -> None:
+    used_at = record.info.get(_USED_AT)
+    if used_at is None or time.monotonic() - used_at < TRUSTED_S:
+        return
+    try:
+        autocommit, connection.autocommit = connection.autocommit, True
+        connection.execute("")
+        connection.autocommit = autocommit
+    except psycopg.Error as error:
+        raise InvalidatePoolError from error  # the pool opens another one
 
 
 @contextmanager
