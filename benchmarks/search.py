@@ -42,6 +42,7 @@ from sqlalchemy import Engine, event
 from knowledge_worker import Knowledge, KnowledgeCollection, create_app, define_knowledge_source
 from knowledge_worker.chunking.words import searchable_query
 from knowledge_worker.domain.ranking import SearchMode
+from knowledge_worker.store.protocol import SearchQuery, SearchTarget
 
 TOP = 10
 OVERLAP_MIN = 0.95
@@ -104,8 +105,12 @@ def words(url: str, data: Path, queries: int, report: harness.Report) -> None:
         name = f"words-{language}"
         knowledge = harness.knowledge_of(url, declared(name, source, model=None, language=language))
         indexed(knowledge, name)
-        serving = knowledge.collection(name).serving
+        collection = knowledge.collection(name)
+        serving = collection.serving
         assert serving is not None
+        # Without what a search does afterwards: joining neighbours, keeping within its budget.
+        store = knowledge._parts.store  # type: ignore[attr-defined]
+        target = SearchTarget(key=collection.key, name=name, trusted=True, generation=serving)
         with psycopg.connect(url) as connection:
             rows = connection.execute(
                 """
@@ -129,8 +134,11 @@ def words(url: str, data: Path, queries: int, report: harness.Report) -> None:
             known = [word for word in lexemes[0] if word in reference.vocab_dict]
             places, scores = reference.retrieve([known], k=TOP, show_progress=False)
             right = {rows[place][:2] for place, score in zip(places[0], scores[0], strict=True) if score > 0}
-            result = knowledge.search(query, collections=name, mode="lexical", top_k=TOP, per_document=TOP)
-            same += len(right & _passages(result)) / max(1, len(right))
+            hits = store.chunks.search(
+                [target], SearchQuery(vector=None, words=searchable_query(query), limit=TOP, per_document=TOP)
+            )
+            assert hits is not None
+            same += len(right & {(hit.document, hit.index) for hit in hits}) / max(1, len(right))
         overlap = same / len(asked)
         report.add(
             f"top {TOP} by words, {len(rows)} passages, {language}",
