@@ -31,6 +31,7 @@
     │  └─ EmbeddingUnavailableError  no answer, a rate limit, a 5xx, garbage: fails the pass, documents stay pending
     │     └─ ProviderBusyError       nothing was asked: its limits are used up, or it asked for a pause
     ├─ LeaseLostError                another worker owns the collection: stop, write nothing
+    ├─ PassStuckError                nothing moved for too long: fails the pass
     ├─ PassCancelledError            this worker was asked to stop: release the lease, the request stays
     └─ ServiceUnavailableError       PostgreSQL or Redis does not answer: try again                       503
 """
@@ -277,6 +278,12 @@ class LeaseLostError(KnowledgeError):
     """Another worker owns the collection now: stop and write nothing."""
 
     code = "lease_lost"
+
+
+class PassStuckError(KnowledgeError):
+    """A source or a provider hangs; the pass fails and is tried again on the backoff."""
+
+    code = "pass_stuck"
 
 
 class PassCancelledError(KnowledgeError):

@@ -411,6 +411,7 @@ class Knowledge:
             max_delete_ratio=declared.max_delete_ratio if declared is not None else None,
             price_per_million_tokens=provider.price_per_million_tokens if provider is not None else None,
             batch_size=self.settings.read_batch,
+            idle_max_s=self.settings.progress_timeout_ms / 1000,
         )
 
     def check(self, *, servers: bool = True) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Self
 
 import structlog
 
-from knowledge_worker.errors import KnowledgeError, LeaseLostError, PassCancelledError
+from knowledge_worker.errors import KnowledgeError, LeaseLostError, PassCancelledError, PassStuckError
 
 log = structlog.get_logger()
 
@@ -21,8 +21,8 @@ class Keeper:
     Args:
         renew: prolongs everything; False when it is lost for good. May raise when a server is away.
         lifetime_ms: how long one renewal lasts.
-        progress_timeout_ms: without :meth:`progress` for so long nothing is renewed any more, so that a hanging
-            source or provider loses the collection instead of keeping it for ever.
+        progress_timeout_ms: without :meth:`progress` for so long the work must stop, and nothing is renewed any more:
+            a hanging source or provider does not keep the collection for ever.
         stop: set when this process was asked to stop.
     """
 
@@ -34,6 +34,7 @@ class Keeper:
         self._progress_timeout_s = progress_timeout_ms / 1000
         self._stop = stop
         self._lost = threading.Event()
+        self._stuck = threading.Event()
         self._done = threading.Event()
         self._renewed_at = self._progress_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="lease-keeper", daemon=True)
@@ -51,7 +52,7 @@ class Keeper:
     @property
     def cancelled(self) -> bool:
         """Whether the work should stop at the next step, for whatever reason."""
-        return self._stop.is_set() or self._lost.is_set()
+        return self._stop.is_set() or self._lost.is_set() or self._stuck.is_set()
 
     def progress(self) -> None:
         """Something moved."""
@@ -62,10 +63,16 @@ class Keeper:
 
         Raises:
             LeaseLostError: somebody else owns the collection, or nothing could be renewed for a lifetime.
+            PassStuckError: nothing moved for too long.
             PassCancelledError: this process was asked to stop.
         """
         if self._lost.is_set():
             raise LeaseLostError("The lease could not be renewed.")
+        if self._stuck.is_set():
+            raise PassStuckError(
+                f"Nothing moved for {self._progress_timeout_s:g} s: a source or the provider hangs. "
+                "KNOWLEDGE_PROGRESS_TIMEOUT_MS says how long that may be."
+            )
         if self._stop.is_set():
             raise PassCancelledError("The worker was asked to stop.")
 
@@ -78,7 +85,7 @@ class Keeper:
             now = time.monotonic()
             if now - self._progress_at > self._progress_timeout_s:
                 log.error("pass_stuck", idle_s=round(now - self._progress_at))
-                self._lost.set()
+                self._stuck.set()
                 return
             try:
                 if not self._renew():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -11,10 +13,12 @@ from knowledge_worker.domain.collection import NO_MODEL, Collection, CollectionK
 from knowledge_worker.domain.document import CheckedDocument, is_blank
 from knowledge_worker.domain.plan import Plan
 from knowledge_worker.embedding.tokens import estimated_tokens
+from knowledge_worker.errors import PassCancelledError, SourceError
 from knowledge_worker.indexing.embed import text_hash
 from knowledge_worker.indexing.generations import matches
 from knowledge_worker.indexing.read import batches, source_owners
 from knowledge_worker.ports import EmbeddingModel, KnowledgeSource
+from knowledge_worker.sources.ahead import read_ahead
 from knowledge_worker.sources.reading import SourcesRead, read_sources
 from knowledge_worker.store.protocol import Store, StoredDocument
 
@@ -45,24 +49,42 @@ def plan_step(
     max_delete_ratio: float | None,
     price_per_million_tokens: float | None,
     batch_size: int,
+    idle_max_s: float,
 ) -> Plan:
     """Compare one read of the sources with the store.
 
     Args:
         collection: as stored; None when no worker has taken it up yet.
         price_per_million_tokens: None when nobody set it.
+        idle_max_s: a source that yields nothing for so long is given up.
 
     Raises:
-        SourceError: a source raised.
+        SourceError: a source raised, or hangs.
         ConfigurationError: a source can never work as it is declared.
     """
     generation = _target(collection, model)
     reused = generation or _served_by(collection, model)
     tally = _Tally(sends=model.id != NO_MODEL)
-    read = read_sources(sources, collection=name)
+    stop = threading.Event()
+    read = read_sources(sources, collection=name, cancelled=stop.is_set)
     deleted = before = 0
     if sources:
-        seen = _read(store, collection, generation, reused, read, source_owners(sources), batch_size, tally)
+        seen_at = time.monotonic()
+
+        def progress() -> None:
+            nonlocal seen_at
+            seen_at = time.monotonic()
+
+        ahead = read_ahead(
+            batches(read, batch_size, progress),
+            name=name,
+            stop=stop,
+            cancelled=lambda: time.monotonic() - seen_at > idle_max_s,
+        )
+        try:
+            seen = _read(store, collection, generation, reused, read, ahead, source_owners(sources), tally)
+        except PassCancelledError:
+            raise SourceError(f"Nothing came for {idle_max_s:g} s: a source hangs.") from None
         before = store.documents.count(collection.key) if collection is not None else 0
         deleted = 0 if read.reasons else before - seen
     elif collection is not None:
@@ -109,14 +131,14 @@ def _read(
     generation: Generation | None,
     reused: Generation | None,
     read: SourcesRead,
+    ahead: Generator[tuple[int, list[CheckedDocument]]],
     owners: Sequence[str],
-    batch_size: int,
     tally: _Tally,
 ) -> int:
     # The source that yielded a document last, by its key or, of a new one, by its id.
     seen: dict[int, int] = {}
     new: dict[str, int] = {}
-    with closing(batches(read, batch_size)) as groups:
+    with closing(ahead) as groups:
         for index, batch in groups:
             kept = {owner for owner, one in zip(owners, read.results[:index], strict=False) if one.incomplete}
             stored = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -10,11 +12,14 @@ from typing import Final
 from knowledge_worker.domain.document import CheckedDocument
 from knowledge_worker.domain.passes import PassCounts
 from knowledge_worker.ports import KnowledgeSource
+from knowledge_worker.sources.ahead import read_ahead
 from knowledge_worker.sources.reading import SourcesRead, read_sources
 from knowledge_worker.store.protocol import Guard, Store, Work
 
 BATCH_MAX_CHARS: Final = 4_000_000
 """Contents of the documents that are compared at once, together; a single one may be longer."""
+BATCH_MAX_S: Final = 5.0
+"""What a slow source yields is stored so often, as far as it goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +56,13 @@ def read_step(
         LeaseLostError, PassCancelledError: the work must stop.
     """
     owners = source_owners(sources)
-    read = read_sources(sources, collection=name, cancelled=cancelled)
+    stop = threading.Event()
+    read = read_sources(sources, collection=name, cancelled=lambda: stop.is_set() or cancelled())
+    ahead = read_ahead(batches(read, batch_size, progress), name=name, stop=stop, cancelled=cancelled)
     recorded = PassCounts()
     reports = 0
     # Closed at once, whatever happens: a source may hold files and connections.
-    with store.documents.reading(guard) as reading, closing(batches(read, batch_size)) as groups:
+    with store.documents.reading(guard) as reading, closing(ahead) as groups:
         for index, batch in groups:
             kept = frozenset(
                 owner for owner, result in zip(owners, read.results[:index], strict=False) if result.incomplete
@@ -98,16 +105,29 @@ def source_owners(sources: Sequence[KnowledgeSource]) -> list[str]:
     return [f"{kind}:{kinds[:index].count(kind)}" for index, kind in enumerate(kinds)]
 
 
-def batches(read: SourcesRead, size: int) -> Generator[tuple[int, list[CheckedDocument]]]:
-    """Group the stream by source, number and length of the contents, so that memory is bounded by all three."""
+def batches(
+    read: SourcesRead, size: int, progress: Callable[[], None] = lambda: None
+) -> Generator[tuple[int, list[CheckedDocument]]]:
+    """Group the stream by source, number and length of the contents, so that memory is bounded by all three.
+
+    Args:
+        progress: called for each document; a slow source is no hanging one.
+    """
     current = chars = 0
     batch: list[CheckedDocument] = []
+    began = time.monotonic()
     with closing(iter(read)) as documents:
         for index, document in documents:
+            progress()
             chars += len(document.content)
-            if batch and (index != current or len(batch) == size or chars > BATCH_MAX_CHARS):
+            if batch and (
+                index != current
+                or len(batch) == size
+                or chars > BATCH_MAX_CHARS
+                or time.monotonic() - began > BATCH_MAX_S
+            ):
                 yield current, batch
-                batch, chars = [], len(document.content)
+                batch, chars, began = [], len(document.content), time.monotonic()
             current = index
             batch.append(document)
     if batch:
