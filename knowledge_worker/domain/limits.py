@@ -108,7 +108,7 @@ class Limits(BaseModel):
         default=None,
         ge=0,
         le=1,
-        description="How much meaning counts against words; without it what was measured for the model, else 0.5.",
+        description="How much meaning counts against words; without it what was measured for the model, else 0.4.",
     )
     index_memory_mb: int = Field(
         default=1024, ge=16, le=COUNT_MAX, description="The most memory PostgreSQL may use to build one HNSW index."

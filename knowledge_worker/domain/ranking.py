@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 CANDIDATES: Final = 100
 """Passages that each leg of a search contributes."""
 RRF_K: Final = 60
+WEIGHT_DEFAULT: Final = 0.4
+"""Of the semantic leg: it wins with a good model and does no harm with a weak one (docs/decisions/0006-fusion.md)."""
 
 
 class SearchMode(StrEnum):
@@ -50,4 +52,4 @@ class Fusion(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     method: FusionMethod = FusionMethod.WEIGHTED
-    weight: float = 0.5
+    weight: float = WEIGHT_DEFAULT

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from knowledge_worker.domain.limits import Limits
-from knowledge_worker.domain.ranking import RRF_K, Fusion, FusionMethod
+from knowledge_worker.domain.ranking import RRF_K, WEIGHT_DEFAULT, Fusion, FusionMethod
 from knowledge_worker.store.protocol import Hit
 
-WEIGHT_DEFAULT: Final = 0.5
-WEIGHTS: Final = {"local/wordllama": 0.3}
-"""Static vectors know words only, and BM25 knows them better."""
+WEIGHTS: Final = {"local/all-minilm-l6-v2": 0.3, "local/wordllama": 0.2}
+"""One knows English only, the other words only, which BM25 knows better (docs/decisions/0006-fusion.md)."""
 
 
 def reciprocal_rank_fusion(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:

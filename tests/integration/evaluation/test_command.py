@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
+from knowledge_worker.domain.ranking import WEIGHT_DEFAULT
 from knowledge_worker.evaluation.temporary import DATABASE_PREFIX
 from knowledge_worker.testing.provider import Rule, ScriptedProvider
 
@@ -29,6 +30,7 @@ CORPUS = {
     "chunks": ("Chunks", "A document is cut into passages of two thousand characters."),
 }
 QUESTIONS = {"q1": "Who holds a lease?", "q2": "Which worker writes nothing?", "q3": "How long are passages?"}
+DEFAULT = f"weight {WEIGHT_DEFAULT:g}"
 RELEVANT = {"q1": "leases", "q2": "fences", "q3": "chunks"}
 
 Eval = Callable[..., subprocess.CompletedProcess[str]]
@@ -99,7 +101,7 @@ def test_a_corpus_is_indexed_measured_and_gone(
     heading = next(line for line in lines if line.startswith("mode"))
     assert heading.split() == ["mode", "nDCG@10", "95%", "recall@10", "95%", "MRR@10", "95%"]
     assert any(line.startswith("lexical") and " 1.0000 " in line for line in lines)
-    assert any(line.startswith("hybrid (weight 0.5)") for line in lines)
+    assert any(line.startswith(f"hybrid ({DEFAULT})") for line in lines)
     assert databases(servers) == []
     with psycopg.connect(database_url) as connection:
         assert connection.execute("select count(*) from collections").fetchone() == (0,)
@@ -119,8 +121,8 @@ def test_as_json_with_every_question(run: Eval, beir: Path) -> None:
     assert lexical["ndcg"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
     assert set(lexical["perQuestion"]) == set(QUESTIONS)
     assert {(one["run"], one["against"]) for one in found["differences"]} == {
-        ("hybrid (weight 0.5)", "semantic"),
-        ("hybrid (weight 0.5)", "lexical"),
+        (f"hybrid ({DEFAULT})", "semantic"),
+        (f"hybrid ({DEFAULT})", "lexical"),
     }
 
 
@@ -135,7 +137,7 @@ def test_models_and_fusions_side_by_side(run: Eval, beir: Path) -> None:
     assert [(one["label"], one["mode"], one["fusion"]) for one in found["runs"]] == [
         ("fake/model-a", "semantic", None),
         ("fake/model-a", "lexical", None),
-        ("fake/model-a", "hybrid", "weight 0.5"),
+        ("fake/model-a", "hybrid", DEFAULT),
         ("fake/model-a", "hybrid", "rrf"),
         ("fake/model-a", "hybrid", "weight 0.2"),
         ("none", "lexical", None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from knowledge_worker.domain.ranking import FusionMethod
+from knowledge_worker.domain.ranking import WEIGHT_DEFAULT, FusionMethod
 from knowledge_worker.errors import CollectionNotReadyError, EmbeddingError, InvalidInputError, NotSearchableError
 from knowledge_worker.evaluation import Question, QuestionSet, evaluate
 from knowledge_worker.testing.provider import Rule, ScriptedProvider
@@ -40,7 +40,7 @@ def test_every_mode_is_scored_by_what_a_search_answers(make: Make) -> None:
     assert runs[0].scores["q0"] == runs[2].scores["q0"] == (1, 1, 1)
     assert 0 < runs[0].scores["q1"].mrr <= 0.5  # found by meaning, behind "owl"
     assert runs[2].fusion is not None
-    assert (runs[2].fusion.method, runs[2].fusion.weight) == (FusionMethod.WEIGHTED, 0.5)
+    assert (runs[2].fusion.method, runs[2].fusion.weight) == (FusionMethod.WEIGHTED, WEIGHT_DEFAULT)
     assert runs[0].collection.chunks == 3
 
 

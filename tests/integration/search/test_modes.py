@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from knowledge_worker import Match
-from knowledge_worker.domain.ranking import CANDIDATES
+from knowledge_worker.domain.ranking import CANDIDATES, WEIGHT_DEFAULT
 
 from .conftest import Make, bm25, cosines, declared, indexed, made_texts, names, ranked, scaled
 
@@ -70,7 +70,7 @@ def test_by_both_the_score_is_the_weighted_sum_of_scaled_scores(
     result = knowledge.search(QUERY, top_k=20, explain=True)
     near, worded = cosines(QUERY, texts), bm25(QUERY, texts)
     near_scaled, worded_scaled = scaled(near, list(texts)), scaled(worded, list(worded))
-    share = 0.5 if weight is None else weight
+    share = WEIGHT_DEFAULT if weight is None else weight
     right = {one: share * near_scaled[one] + (1 - share) * worded_scaled.get(one, 0.0) for one in texts}
     assert result.mode == "hybrid"
     assert [match.score for match in result.matches] == pytest.approx(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledge_worker.domain.limits import Limits
-from knowledge_worker.domain.ranking import Fusion, FusionMethod
-from knowledge_worker.search.fusion import WEIGHT_DEFAULT, WEIGHTS, fusion_of, reciprocal_rank_fusion
+from knowledge_worker.domain.ranking import WEIGHT_DEFAULT, Fusion, FusionMethod
+from knowledge_worker.search.fusion import WEIGHTS, fusion_of, reciprocal_rank_fusion
 from knowledge_worker.store.protocol import Hit
 
 from .conftest import PASSAGE
