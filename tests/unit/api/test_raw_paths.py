@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import socket
@@ -16,8 +17,10 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from knowledge_worker._bundled import load_api
+from knowledge_worker.testing import raw_http
 
 TOKEN = "Authorization: Bearer writer-token-0123456789"
+exchange = functools.partial(raw_http.exchange, headers=(TOKEN,))
 Send = Callable[..., tuple[int, dict[str, str], Any]]
 
 
@@ -53,19 +56,6 @@ def port(serve: Callable[..., int], shared: tuple[Any, Any]) -> int:
 def send(port: int, knowledge: Any) -> Send:
     """Sends one request, its target as given; answers status, headers and JSON."""
     return lambda target, **options: exchange(port, target, **options)
-
-
-def exchange(
-    port: int, target: str, *, method: str = "GET", headers: tuple[str, ...] = (TOKEN,), body: bytes = b""
-) -> tuple[int, dict[str, str], Any]:
-    lines = [f"{method} {target} HTTP/1.1", "Host: x", "Connection: close", *headers, "", ""]
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-        connection.sendall("\r\n".join(lines).encode("latin-1") + body)
-        received = b"".join(iter(lambda: connection.recv(65_536), b""))
-    head, _, content = received.partition(b"\r\n\r\n")
-    status_line, *header_lines = head.decode("latin-1").split("\r\n")
-    answered = {name.lower(): value for name, _, value in (line.partition(": ") for line in header_lines)}
-    return int(status_line.split()[1]), answered, json.loads(content) if content.startswith(b"{") else content
 
 
 @pytest.mark.parametrize(
