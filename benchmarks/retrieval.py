@@ -19,6 +19,7 @@ from knowledge_worker.config import Settings
 from knowledge_worker.domain.language import SIMPLE
 from knowledge_worker.evaluation import evaluate, read_questions
 from knowledge_worker.evaluation.temporary import collection_of, index_corpus, temporary_database
+from knowledge_worker.log import configure_logging
 
 MODELS = ("local/wordllama", "local/all-minilm-l6-v2")
 STATIC = "local/wordllama"
@@ -62,6 +63,7 @@ def main() -> int:
     parser.add_argument("--model", action="append", dest="models", help="repeatable; default: both local ones")
     parser.add_argument("--check", action="store_true", help="exit code 1 when a bar is missed")
     options = parser.parse_args()
+    configure_logging(log_format="console", level="warning")
     folders = [
         (Path(name), language or SIMPLE) for name, _, language in (one.partition(":") for one in options.folders)
     ]

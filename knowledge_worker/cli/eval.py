@@ -306,7 +306,9 @@ def _show(report: Report) -> None:
 
 
 def _figure(value: Estimate, *, sign: str = "") -> list[str]:
-    return [f"{value.mean:{sign}.4f}", f"{value.low:{sign}.3f} … {value.high:{sign}.3f}"]
+    # Without blanks three figures fit into 80 columns; those with a sign stand alone and are clearer with them.
+    between = " … " if sign else "–"
+    return [f"{value.mean:{sign}.4f}", f"{value.low:{sign}.3f}{between}{value.high:{sign}.3f}"]
 
 
 def _verdict(report: Report, min_ndcg: float | None) -> int:

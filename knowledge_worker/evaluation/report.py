@@ -62,8 +62,8 @@ class RunReport(_View):
 
     @property
     def shown_mode(self) -> str:
-        """The mode, and for a hybrid search its fusion."""
-        return self.mode if self.fusion is None else f"{self.mode} ({self.fusion})"
+        """The mode, and for a hybrid search its fusion: ``hybrid rrf``, ``hybrid 0.4`` with the weight of meaning."""
+        return self.mode if self.fusion is None else f"{self.mode} {self.fusion.removeprefix('weight ')}"
 
 
 class DifferenceReport(_View):

@@ -101,7 +101,7 @@ def test_a_corpus_is_indexed_measured_and_gone(
     heading = next(line for line in lines if line.startswith("mode"))
     assert heading.split() == ["mode", "nDCG@10", "95%", "recall@10", "95%", "MRR@10", "95%"]
     assert any(line.startswith("lexical") and " 1.0000 " in line for line in lines)
-    assert any(line.startswith(f"hybrid ({DEFAULT})") for line in lines)
+    assert any(line.startswith(f"hybrid {WEIGHT_DEFAULT:g} ") for line in lines)
     assert databases(servers) == []
     with psycopg.connect(database_url) as connection:
         assert connection.execute("select count(*) from collections").fetchone() == (0,)
@@ -121,8 +121,8 @@ def test_as_json_with_every_question(run: Eval, beir: Path) -> None:
     assert lexical["ndcg"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
     assert set(lexical["perQuestion"]) == set(QUESTIONS)
     assert {(one["run"], one["against"]) for one in found["differences"]} == {
-        (f"hybrid ({DEFAULT})", "semantic"),
-        (f"hybrid ({DEFAULT})", "lexical"),
+        (f"hybrid {WEIGHT_DEFAULT:g}", "semantic"),
+        (f"hybrid {WEIGHT_DEFAULT:g}", "lexical"),
     }
 
 
