@@ -79,7 +79,7 @@ constraints: dev ## resolve constraints.txt anew; ARGS=--upgrade takes the newes
 	@$(BIN)/python -m pip install -qq uv
 	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --all-extras \
 	  --group dev --group bench --group build --no-annotate --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command 'make constraints' --output-file constraints.txt $(ARGS)
+	  --custom-compile-command 'make constraints' --output-file constraints.txt $(filter --upgrade%,$(ARGS))
 
 dist: dev ## build the wheel and the source distribution into dist/
 	@$(BIN)/python -m pip install -qq build
