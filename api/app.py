@@ -21,6 +21,7 @@ from .routes.documents import documents_router
 from .routes.health import health_router
 from .routes.hooks import hooks_router
 from .routes.index import index_router
+from .routes.metrics import metrics_router
 from .routes.search import search_router
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def create_app(knowledge: Knowledge) -> FastAPI:
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
         middleware=[
-            Middleware(RequestLog),
+            Middleware(RequestLog, observer=knowledge.observer),
             Middleware(Gate, tokens=Tokens(settings.tokens), root_path=settings.root_path),
         ],
     )
@@ -57,6 +58,7 @@ def create_app(knowledge: Knowledge) -> FastAPI:
     app.include_router(below_base)
     app.include_router(hooks_router(knowledge), prefix=f"/{BASE}")
     app.include_router(health_router(knowledge))
+    app.include_router(metrics_router(knowledge))
     app.include_router(index_router(version=__version__))
     return app
 

@@ -204,6 +204,7 @@ class ReadinessView(View):
 
     status: Literal["ready", "unready"]
     missing: Maybe[list[str]] = None
+    warnings: Maybe[list[str]] = Field(default=None, description="What a person should look at; work goes on.")
 
 
 class IndexView(View):

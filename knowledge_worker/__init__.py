@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from knowledge_worker._version import __version__ as __version__
 from knowledge_worker.declarations import KnowledgeCollection
 from knowledge_worker.domain.document import DocumentInput, content_hash
 from knowledge_worker.domain.match import Match, SearchResult, Unavailable
@@ -44,11 +44,6 @@ __all__ = [
     "git",
     "knowledge_tools",
 ]
-
-try:
-    __version__ = version("knowledge-worker")
-except PackageNotFoundError:  # run from a source tree that is not installed
-    __version__ = "0"
 
 
 def create_app(knowledge: Knowledge) -> FastAPI:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from knowledge_worker.domain.limits import CONCURRENCY_MAX, COUNT_MAX, NAME_MAX_CHARS, Limits
+from knowledge_worker.domain.limits import CONCURRENCY_MAX, COUNT_MAX, DURATION_MAX_MS, NAME_MAX_CHARS, Limits
 from knowledge_worker.errors import ConfigurationError
 
 PREFIX = "KNOWLEDGE_"
@@ -102,6 +102,18 @@ class Settings(BaseSettings, Limits):  # pyright: ignore[reportIncompatibleVaria
     database_pool: int = Field(
         default=10, ge=1, le=CONCURRENCY_MAX, description="Database connections a process keeps at most."
     )
+    metrics_port: int | None = Field(
+        default=8101, ge=0, le=65535, description="Where a worker shows its metrics: the first free port from there on."
+    )
+    metrics_token: SecretStr | None = Field(
+        default=None, min_length=16, description="Whoever reads metrics sends it as a bearer token."
+    )
+    metrics_collections: int = Field(
+        default=200, ge=1, le=COUNT_MAX, description="Collections that metrics tell apart by name."
+    )
+    beat_old_ms: int = Field(
+        default=60_000, ge=1000, le=DURATION_MAX_MS, description="No tick for so long, and beat counts as gone."
+    )
     log_format: Literal["auto", "console", "json"] = Field(default="auto", description="auto: console on a terminal.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
 
@@ -132,6 +144,11 @@ class Settings(BaseSettings, Limits):  # pyright: ignore[reportIncompatibleVaria
         if not value or not set(value) <= known:
             raise ValueError(f"names a queue other than {', '.join(sorted(known))}")
         return value
+
+    @field_validator("metrics_port", "metrics_token", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: Any) -> Any:
+        return None if value == "" else value
 
     @field_validator("root_path")
     @classmethod

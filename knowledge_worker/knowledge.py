@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
 
 import structlog
 from celery import Celery
@@ -21,6 +20,7 @@ from knowledge_worker.domain.match import SearchResult
 from knowledge_worker.domain.names import collection_name
 from knowledge_worker.domain.passes import PassRecord, PassTrigger
 from knowledge_worker.domain.plan import Plan
+from knowledge_worker.domain.vitals import Pulse
 from knowledge_worker.errors import (
     CollectionNotFoundError,
     CollectionNotIndexedError,
@@ -29,16 +29,23 @@ from knowledge_worker.errors import (
     ServiceUnavailableError,
 )
 from knowledge_worker.indexing.plan import plan_step
-from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, RateLimiter, WorkQueue
+from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, Observer, RateLimiter, WorkQueue
 from knowledge_worker.redis_server import check_server as check_redis
 from knowledge_worker.store.postgres.database import check_server as check_database
 from knowledge_worker.store.protocol import Store
-from knowledge_worker.wiring import Overrides, Parts, broker_problems, build, database_url, redis_url
+from knowledge_worker.telemetry.prometheus import Metrics
+from knowledge_worker.wiring import (
+    ALIVE_TICKS,
+    Overrides,
+    Parts,
+    broker_problems,
+    build,
+    database_url,
+    observers,
+    redis_url,
+)
 
 log = structlog.get_logger()
-
-ALIVE_TICKS: Final = 6
-"""A worker that was not seen for so many ticks no longer holds a declaration up."""
 
 _WAIT_POLL_S = 0.2
 
@@ -80,6 +87,7 @@ class Knowledge:
         self._stop = threading.Event()
         self._making = threading.Lock()
         self._made: Parts | None = None
+        self._measuring: tuple[Metrics, Observer] | None = None
 
     # What one can ask for
 
@@ -454,12 +462,44 @@ class Knowledge:
         """
         return self._parts.store.migrate()
 
-    def readiness(self) -> list[str]:
-        """What is missing before work can be done, one line each; empty when ready."""
-        problems = self._parts.store.health.problems()
-        if self._parts.celery is not None:
-            problems += broker_problems(self._parts.celery)
-        return problems
+    def readiness(self, *, patient: bool = True) -> list[str]:
+        """What is missing before work can be done, one line each; empty when ready.
+
+        Args:
+            patient: beat has its time after this process started; else the last tick is judged as it is.
+        """
+        parts = self._parts
+        problems = parts.store.health.problems()
+        if parts.celery is not None:
+            problems += broker_problems(parts.celery)
+        if problems:
+            return problems  # what is missing keeps ticks away, too
+        if patient and 1000 * (time.monotonic() - self._made_at) < self._beat_old_ms:
+            return []
+        return self._beat_problems()
+
+    def warnings(self) -> list[str]:
+        """What a person should look at although work goes on, one line each.
+
+        Raises:
+            ServiceUnavailableError: the database does not answer.
+        """
+        stuck = self._pulse().stuck_claims
+        if not stuck:
+            return []
+        return [
+            f"claims: nobody takes up what a dead worker had in hand ({stuck} "
+            f"{'document' if stuck == 1 else 'documents'}); see `knowledge-worker status`, then start a worker that "
+            "declares the collection"
+        ]
+
+    def metrics(self, *, state: bool = True) -> bytes:
+        """What Prometheus reads: the counts of this process.
+
+        Args:
+            state: also the state of the whole deployment, read from the servers now or a moment ago.
+        """
+        return self._measured[0].exposition(*[self._parts.state] if state else [])
 
     def close(self) -> None:
         """Close every connection of this process."""
@@ -482,6 +522,11 @@ class Knowledge:
             raise ConfigurationError("The queue of this Knowledge is not Celery.")
         return celery
 
+    @property
+    def observer(self) -> Observer:
+        """Told what this process does; asking for it connects to nothing."""
+        return self._measured[1]
+
     def run_pass(self, name: str) -> str:
         """Run a pass if one is due; what happened, in a word or two."""
         return self._parts.runner.run(name)
@@ -495,6 +540,7 @@ class Knowledge:
         due = self._parts.store.leases.tick()
         for name in due.reaped:
             log.error("knowledge error", collection=name, error="A worker stopped in mid-pass; its lease ran out.")
+        self.observer.leases_expired(len(due.reaped))
         for name in due.names:
             self._parts.queue.nudge_sync(name)
         return f"{len(due.names)} due"
@@ -536,12 +582,35 @@ class Knowledge:
     _queues: tuple[str, ...] = ()
 
     @property
+    def _beat_old_ms(self) -> int:
+        """At least three ticks, whatever the setting says."""
+        return max(self.settings.beat_old_ms, 3 * self.settings.tick_ms)
+
+    def _pulse(self) -> Pulse:
+        return self._parts.store.health.pulse(alive_ms=ALIVE_TICKS * self.settings.tick_ms)
+
+    def _beat_problems(self) -> list[str]:
+        age_ms = self._pulse().tick_age_ms
+        if age_ms is not None and age_ms <= self._beat_old_ms:
+            return []
+        last = "there was no tick yet" if age_ms is None else f"the last tick was {age_ms / 1000:.0f} s ago"
+        return [f"beat: {last}; start it with `knowledge-worker beat`"]
+
+    @property
     def _parts(self) -> Parts:
+        observer = self.observer
         with self._making:
             if self._made is None:
                 model = self.settings.model or self._embedding_model
-                self._made = build(self.settings, self.declared, model, self._overrides, self._stop)
+                self._made = build(self.settings, self.declared, model, self._overrides, self._stop, observer)
             return self._made
+
+    @property
+    def _measured(self) -> tuple[Metrics, Observer]:
+        with self._making:
+            if self._measuring is None:
+                self._measuring = observers(self.settings)
+            return self._measuring
 
     def _check_names(self) -> None:
         try:

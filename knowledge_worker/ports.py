@@ -6,10 +6,11 @@ The store's promises are in :mod:`knowledge_worker.store.protocol`; contract sui
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -219,3 +220,62 @@ class WorkQueue(Protocol):
 
 Clock = Callable[[], datetime]
 """Aware, UTC. Without one the database's clock counts, so that replicas agree."""
+
+
+Fact = str | int | float | bool
+"""What an :class:`Observer` is told of an operation: ids, names and numbers, never content."""
+
+
+class Operation(StrEnum):
+    """What is worth measuring, with the facts each one has.
+
+    Attributes:
+        REQUEST: an HTTP request: ``method``, ``route``, ``status``.
+        TASK: a Celery task: ``task``, ``collection``, ``outcome``.
+        PASS: a pass under its lease: ``collection``, ``trigger``, ``outcome`` and its counts.
+        HELP: embedding for the pass of another worker: ``collection``.
+        READ, EMBED, STORE: the steps of a pass: ``collection``.
+        CALL: one call of an embedding model: ``provider``, ``model``, ``purpose``, ``outcome``, ``calls``, ``texts``,
+            ``tokens``.
+        SEARCH: a search: ``mode``, ``outcome``.
+    """
+
+    REQUEST = auto()
+    TASK = auto()
+    PASS = auto()
+    HELP = auto()
+    READ = auto()
+    EMBED = auto()
+    STORE = auto()
+    CALL = auto()
+    SEARCH = auto()
+
+
+class Observation(Protocol):
+    """An operation that is under way."""
+
+    def note(self, **facts: Fact) -> None:
+        """Tell what was found out meanwhile; a later value replaces an earlier one."""
+        ...
+
+
+class Observer(Protocol):
+    """Told what this process does, for metrics and traces; never raises by itself."""
+
+    def during(
+        self, operation: Operation, *, carrier: Mapping[str, str] | None = None, **facts: Fact
+    ) -> AbstractContextManager[Observation]:
+        """Watch an operation from beginning to end; an exception that leaves it ends it.
+
+        Args:
+            carrier: what :meth:`carrier` gave where the operation was asked for, as another process sent it.
+        """
+        ...
+
+    def leases_expired(self, count: int) -> None:
+        """Leases whose holder stopped answering were found."""
+        ...
+
+    def carrier(self) -> dict[str, str]:
+        """What goes along with a message so that the operations it causes are seen as a part of this one."""
+        ...

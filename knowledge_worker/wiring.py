@@ -12,6 +12,7 @@ from typing import Final
 
 from celery import Celery
 
+from knowledge_worker._version import __version__
 from knowledge_worker.chunking import CHUNKER_VERSION
 from knowledge_worker.config import Settings
 from knowledge_worker.declarations import KnowledgeCollection
@@ -21,8 +22,8 @@ from knowledge_worker.indexing.provider_gate import ProviderGate, ProviderLimits
 from knowledge_worker.limiters.memory import MemoryRateLimiter
 from knowledge_worker.limiters.redis import RedisRateLimiter
 from knowledge_worker.locks.redis import RedisLocks
-from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, RateLimiter, WorkQueue
-from knowledge_worker.queue.celery import CeleryQueue, consumers, create_celery
+from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, Observer, RateLimiter, WorkQueue
+from knowledge_worker.queue.celery import CeleryQueue, consumers, create_celery, queue_lengths
 from knowledge_worker.redis_server import connect
 from knowledge_worker.service.collections import ManagedCollections
 from knowledge_worker.service.documents import Documents
@@ -31,7 +32,14 @@ from knowledge_worker.service.passes import PassRunner
 from knowledge_worker.service.searching import Searching
 from knowledge_worker.store.postgres import PostgresStore
 from knowledge_worker.store.protocol import DeclaredCollection, Store
+from knowledge_worker.telemetry.observers import Observers
+from knowledge_worker.telemetry.prometheus import Metrics
+from knowledge_worker.telemetry.state import StateCollector
 
+ALIVE_TICKS: Final = 6
+"""A worker that was not seen for so many ticks is dead: it no longer holds a declaration up."""
+CONSUMERS_TIMEOUT_S: Final = 0.3
+"""Workers that are asked what they consume answer within it, or are asked again in peace; all of it passes."""
 THREADS_FOR_PASSES: Final = 2
 """Of a worker's threads: one collection's helpers leave them to the passes of others."""
 
@@ -56,6 +64,7 @@ class Parts:
         node: names this process.
         declared: what the code declares, as the store keeps it.
         celery: None when the caller brought its own queue.
+        state: of the whole deployment, for metrics.
     """
 
     node: str
@@ -69,7 +78,19 @@ class Parts:
     managed: ManagedCollections
     documents: Documents
     celery: Celery | None
+    state: StateCollector
     close: Callable[[], None]
+
+
+def observers(settings: Settings) -> tuple[Metrics, Observer]:
+    """The metrics of a process, and who is told of everything that is measured: they and whoever else is set up."""
+    prices = {name: one.price_per_million_tokens for name, one in settings.providers.items()}
+    metrics = Metrics(
+        version=__version__,
+        prices={name: price for name, price in prices.items() if price is not None},
+        collections_max=settings.metrics_collections,
+    )
+    return metrics, Observers([metrics])
 
 
 def build(
@@ -78,6 +99,7 @@ def build(
     default_model: str | EmbeddingModel | None,
     overrides: Overrides,
     stop: threading.Event,
+    observer: Observer,
 ) -> Parts:
     """Make the parts of one process; servers are connected to when they are first used.
 
@@ -109,13 +131,13 @@ def build(
         closing.append(redis_locks.close)
     if queue is None:
         celery = create_celery(settings)
-        celery_queue = CeleryQueue(celery, redis_url(settings))
+        celery_queue = CeleryQueue(celery, redis_url(settings), carrier=observer.carrier)
         queue = celery_queue
         closing.append(celery_queue.close)
     resolver = overrides.models
     if resolver is None:
         resolver = Models(providers=settings.providers, quota_retry_ms=settings.quota_retry_ms)
-    models = ModelBook(resolver, declared=declared, default=default_model)
+    models = ModelBook(resolver, declared=declared, default=default_model, observer=observer)
     gate = ProviderGate(limiter, _provider_limits(settings), pause_ms=limits.retry_ms)
     return Parts(
         node=node,
@@ -148,11 +170,13 @@ def build(
             helpers_max=max(1, settings.concurrency - THREADS_FOR_PASSES),
             node=node,
             stop=stop,
+            observer=observer,
         ),
-        searching=Searching(store=store, models=models, declared=declared, gate=gate, limits=limits),
+        searching=Searching(store=store, models=models, declared=declared, gate=gate, limits=limits, observer=observer),
         managed=ManagedCollections(store=store, queue=queue, models=models, declared=declared.keys()),
         documents=Documents(store=store, queue=queue),
         celery=celery,
+        state=_state(settings, store, celery),
         close=lambda: _close_all(closing),
     )
 
@@ -168,6 +192,16 @@ def _provider_limits(settings: Settings) -> dict[str, ProviderLimits]:
     }
 
 
+def _state(settings: Settings, store: Store, celery: Celery | None) -> StateCollector:
+    return StateCollector(
+        store.health,
+        collections_max=settings.metrics_collections,
+        alive_ms=ALIVE_TICKS * settings.tick_ms,
+        queue_lengths=lambda: {} if celery is None else queue_lengths(redis_url(settings)),
+        queue_consumers=lambda: {} if celery is None else consumers(celery, timeout=CONSUMERS_TIMEOUT_S),
+    )
+
+
 def _now_ms(clock: Clock | None) -> Callable[[], float] | None:
     return None if clock is None else lambda: clock().timestamp() * 1000
 
@@ -175,8 +209,7 @@ def _now_ms(clock: Clock | None) -> Callable[[], float] | None:
 def broker_problems(celery: Celery) -> list[str]:
     """Queues that no worker consumes, or that Redis does not answer; one line each."""
     try:
-        # All of a time-out passes, so a short one first; who does not answer within it is asked again in peace.
-        found = consumers(celery, timeout=0.3)
+        found = consumers(celery, timeout=CONSUMERS_TIMEOUT_S)
         if not all(found.values()):
             found = consumers(celery, timeout=1.0)
     except KnowledgeError as error:

@@ -34,13 +34,18 @@ def health_router(knowledge: Knowledge) -> APIRouter:
         },
     )
     def readyz(response: Response) -> ReadinessView:
-        """Tell whether database, Redis, migrations and a consumer of each queue are there."""
+        """Tell whether database, Redis, migrations, a consumer of each queue and beat are there."""
+        warnings: list[str] = []
         try:
             missing = knowledge.readiness()
+            if not missing:
+                warnings = knowledge.warnings()
         except ServiceUnavailableError as error:
             missing = [error.message]
         if missing:
             response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
-        return ReadinessView(status="unready" if missing else "ready", missing=missing or None)
+        return ReadinessView(
+            status="unready" if missing else "ready", missing=missing or None, warnings=warnings or None
+        )
 
     return router

@@ -226,7 +226,9 @@ class Readiness(Answer):
 
     Attributes:
         missing: what it lacks, one line each.
+        warnings: what a person should look at although work goes on.
     """
 
     ready: bool
     missing: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

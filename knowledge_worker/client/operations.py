@@ -288,7 +288,11 @@ def _readiness(reply: Reply) -> Readiness:
     answer = _object(reply)
     if "status" not in answer:
         raise ValueError("no readiness")
-    return Readiness(ready=answer["status"] == "ready", missing=tuple(answer.get("missing", ())))
+    return Readiness(
+        ready=answer["status"] == "ready",
+        missing=tuple(answer.get("missing", ())),
+        warnings=tuple(answer.get("warnings", ())),
+    )
 
 
 def _nothing(_reply: Reply) -> None:

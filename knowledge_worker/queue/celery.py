@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -140,10 +140,19 @@ class CeleryQueue:
         app: of :func:`create_celery`.
         redis_url: the same server.
         now_s: a clock in seconds that never goes back.
+        carrier: headers of each message, so that traces can follow it.
     """
 
-    def __init__(self, app: Celery, redis_url: str, *, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        app: Celery,
+        redis_url: str,
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+        carrier: Callable[[], Mapping[str, str]] = dict[str, str],
+    ) -> None:
         self._app = app
+        self._carrier = carrier
         self._now_s = now_s
         self._rests_until_s = float("-inf")
         self._silent_until_s = float("-inf")
@@ -192,6 +201,7 @@ class CeleryQueue:
                         expires=NUDGE_EXPIRES_S,
                         retry=False,
                         ignore_result=True,
+                        headers=dict(self._carrier()),
                         producer=producer,
                     )
         except _PUBLISH_ERRORS as error:
@@ -230,6 +240,21 @@ def consumers(app: Celery, timeout: float = 1.0) -> dict[str, int]:
     queues_by_worker = cast("dict[str, list[dict[str, Any]]]", answers or {})
     found = Counter(queue["name"] for queues in queues_by_worker.values() for queue in queues)
     return {name: found[name] for name in QUEUES}
+
+
+def queue_lengths(redis_url: str) -> dict[str, int]:
+    """How many messages wait in each queue.
+
+    Raises:
+        ServiceUnavailableError: the broker does not answer.
+    """
+    client = connect(redis_url, timeout_s=PUBLISH_TIMEOUT_S)
+    try:
+        return {name: client.llen(KEY_PREFIX + name) for name in QUEUES}
+    except RedisError as error:
+        raise ServiceUnavailableError(f"Redis does not answer ({type(error).__name__}).") from None
+    finally:
+        client.close()
 
 
 def _probe(app: Celery) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from knowledge_worker.declarations import KnowledgeCollection
 from knowledge_worker.domain.collection import NO_MODEL, Collection, Generation
+from knowledge_worker.embedding.measured import MeasuredModel
 from knowledge_worker.embedding.none import NoModel
 from knowledge_worker.errors import ConfigurationError, NotSearchableError, PreviousModelGoneError
-from knowledge_worker.ports import EmbeddingModel, ModelResolver
+from knowledge_worker.ports import EmbeddingModel, ModelResolver, Observer
 
 
 class ModelBook:
@@ -16,6 +17,7 @@ class ModelBook:
 
     Args:
         default: the one model of managed collections.
+        observer: told of every call of a model.
     """
 
     def __init__(
@@ -24,10 +26,12 @@ class ModelBook:
         *,
         declared: Mapping[str, KnowledgeCollection],
         default: str | EmbeddingModel | None,
+        observer: Observer,
     ) -> None:
         self._resolver = resolver
         self._declared = declared
         self._default = default
+        self._observer = observer
         objects = [one.model for one in declared.values()] + ([default] if default is not None else [])
         self._objects = {model.id: model for model in objects if not isinstance(model, str)}
 
@@ -37,11 +41,11 @@ class ModelBook:
         Raises:
             ConfigurationError: no such provider, no key, an extra is missing.
         """
-        if not isinstance(model, str):
-            return model
         if model == NO_MODEL:
             return NoModel()
-        return self._objects.get(model) or self._resolver.resolve(model)
+        if isinstance(model, str):
+            model = self._objects.get(model) or self._resolver.resolve(model)
+        return MeasuredModel(model, self._observer)
 
     def wanted(self, collection: Collection) -> EmbeddingModel:
         """The model that new content of a collection is embedded with."""

@@ -31,7 +31,7 @@ from knowledge_worker.indexing.generations import generation_to_write
 from knowledge_worker.indexing.keeper import Keeper
 from knowledge_worker.indexing.provider_gate import HELPER_PATIENCE_MS, HOLDER_PATIENCE_MS, ProviderGate
 from knowledge_worker.indexing.read import ReadResult, read_step
-from knowledge_worker.ports import EmbeddingModel, Locks, LockState, WorkQueue
+from knowledge_worker.ports import EmbeddingModel, Locks, LockState, Observation, Observer, Operation, WorkQueue
 from knowledge_worker.service.models import ModelBook
 from knowledge_worker.store.protocol import Failure, Guard, HelperTicket, Lease, Store, Success, Work
 
@@ -55,6 +55,7 @@ class PassRunner:
         helpers_max: tasks of this process that may help other passes at once; the rest of its threads is for passes.
         node: names this process; leases and claims carry it.
         stop: set when this process was asked to stop.
+        observer: told of passes and their steps.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class PassRunner:
         helpers_max: int,
         node: str,
         stop: threading.Event,
+        observer: Observer,
     ) -> None:
         self._store = store
         self._locks = locks
@@ -83,6 +85,7 @@ class PassRunner:
         self._helpers = threading.BoundedSemaphore(helpers_max)
         self._node = node
         self._stop = stop
+        self._observer = observer
 
     def run(self, name: str) -> str:
         """Run a pass of ``name`` if one is due here; a second delivery finds nothing left to do.
@@ -106,7 +109,9 @@ class PassRunner:
             lease = self._store.leases.acquire(collection.key, holder=holder, declaration=self._fingerprints.get(name))
             if lease is None:
                 return "busy"
-            outcome = self._run_with_lease(lease, lock)
+            with self._observer.during(Operation.PASS, collection=name, trigger=lease.trigger) as seen:
+                outcome = self._run_with_lease(lease, lock, seen)
+                seen.note(outcome=outcome.partition(":")[0].replace(" ", "_"))
         finally:
             self._locks.release(lock, holder)
         # After the release, not before: a request that came in between would be left lying. And by name: the
@@ -134,6 +139,7 @@ class PassRunner:
         try:
             with (
                 structlog.contextvars.bound_contextvars(collection=name),
+                self._observer.during(Operation.HELP, collection=name),
                 self._keeper(lambda: self._renew_claims(ticket.guard.key, token)) as keeper,
             ):
                 return self._help(ticket, collection, token, keeper)
@@ -177,7 +183,7 @@ class PassRunner:
         self._store.leases.release_claims(ticket.guard.key, claim_token=token)
         self._store.passes.add(ticket.pass_id, Work(counts=work))
 
-    def _run_with_lease(self, lease: Lease, lock: str) -> str:
+    def _run_with_lease(self, lease: Lease, lock: str, seen: Observation) -> str:
         with structlog.contextvars.bound_contextvars(collection=lease.name, pass_id=lease.pass_id):
             token = lease.guard.holder
             with self._keeper(lambda: self._renew(lease, lock)) as keeper:
@@ -194,6 +200,7 @@ class PassRunner:
                 except BaseException as error:  # noqa: BLE001 - even sys.exit() in a model: stored, back on the backoff
                     return self._fail(lease, error, token)
                 counts = self._store.passes.counts(lease.pass_id)
+                seen.note(**counts.model_dump())
                 log.info(
                     "pass_finished",
                     outcome=outcome,
@@ -212,16 +219,21 @@ class PassRunner:
             self._store.documents.retry_failed(lease.guard)
         # A start's attempt is exempt from this collection's waiting time, not a healthy one from its provider's pause.
         insisted = lease.forced and (lease.trigger is not PassTrigger.START or collection.retry_at is not None)
-        read = self._read(lease, keeper)
+        with self._observer.during(Operation.READ, collection=lease.name):
+            read = self._read(lease, keeper)
         served = None
         if collection.kind is CollectionKind.MANAGED and collection.serving not in (None, generation):
             served = self._served_meanwhile(lease, keeper, collection)
         while True:
-            self._embed(lease, keeper, generation, model, insisted=insisted, meanwhile=served)
+            with self._observer.during(Operation.EMBED, collection=lease.name):
+                self._embed(lease, keeper, generation, model, insisted=insisted, meanwhile=served)
             switch = generation.id if collection.serving is None or generation.id != collection.serving.id else None
             if read.reasons and switch is not None and collection.serving is not None:
                 raise IncompleteReadError(read.reasons)
-            self._store.generations.fit_storage(lease.guard, generation, check=keeper.check, progress=keeper.progress)
+            with self._observer.during(Operation.STORE, collection=lease.name):
+                self._store.generations.fit_storage(
+                    lease.guard, generation, check=keeper.check, progress=keeper.progress
+                )
             success = Success(switch_to=switch, incomplete=read.reasons, notice=read.notice)
             if self._record(lambda: self._store.leases.succeed(lease, success)):  # noqa: B023 - called at once
                 break

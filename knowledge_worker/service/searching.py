@@ -23,7 +23,7 @@ from knowledge_worker.errors import (
     ServiceUnavailableError,
 )
 from knowledge_worker.indexing.provider_gate import ProviderGate
-from knowledge_worker.ports import EmbeddingModel, Vectors
+from knowledge_worker.ports import EmbeddingModel, Observer, Operation, Vectors
 from knowledge_worker.search.budget import within_budget
 from knowledge_worker.search.fusion import fusion_of, reciprocal_rank_fusion
 from knowledge_worker.search.request import SearchRequest, checked_request
@@ -48,11 +48,13 @@ class Searching:
         declared: Mapping[str, KnowledgeCollection],
         gate: ProviderGate,
         limits: Limits,
+        observer: Observer,
     ) -> None:
         self._store = store
         self._models = models
         self._declared = declared
         self._limits = limits
+        self._observer = observer
         self._vectors = QueryVectors(gate, limits)
 
     def search(
@@ -78,6 +80,12 @@ class Searching:
             per_document=per_document,
             explain=explain,
         )
+        with self._observer.during(Operation.SEARCH, mode=request.mode) as seen:
+            result = self._answer(request)
+            seen.note(outcome="ok" if result.degraded is None else "degraded")
+            return result
+
+    def _answer(self, request: SearchRequest) -> SearchResult:
         for _ in range(_TRIES):
             found, unavailable = self._resolve(request)
             rankings = self._rankings(request, found)

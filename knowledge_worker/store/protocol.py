@@ -14,6 +14,7 @@ from knowledge_worker.domain.filters import Filters
 from knowledge_worker.domain.language import SIMPLE
 from knowledge_worker.domain.passes import PassCounts, PassRecord, PassTrigger
 from knowledge_worker.domain.ranking import CANDIDATES, Fusion
+from knowledge_worker.domain.vitals import CollectionVitals, DocumentVitals, Pulse
 from knowledge_worker.ports import Vectors
 from knowledge_worker.store.managed import ManagedStore
 
@@ -550,6 +551,31 @@ class Health(Protocol):
 
     def problems(self) -> list[str]:
         """What is missing, one line each."""
+        ...
+
+    def pulse(self, *, alive_ms: int) -> Pulse:
+        """The last tick, stuck claims and living workers: one quick statement.
+
+        Args:
+            alive_ms: a worker that was not seen for so long is dead.
+        """
+        ...
+
+    def collections(self, *, most: int, others: str) -> list[CollectionVitals]:
+        """How every collection is doing, without its documents: one quick statement.
+
+        Args:
+            most: so many are told apart, declared ones first.
+            others: the name that stands for the rest together.
+        """
+        ...
+
+    def documents(self, *, most: int, others: str) -> list[DocumentVitals]:
+        """The documents of the same collections by status.
+
+        Raises:
+            ServiceUnavailableError: counting them took too long.
+        """
         ...
 
 

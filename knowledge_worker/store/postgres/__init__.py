@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from knowledge_worker.domain.limits import Limits
-from knowledge_worker.errors import KnowledgeError
 from knowledge_worker.ports import Clock
 from knowledge_worker.store.postgres import migrate as _migrate
 from knowledge_worker.store.postgres.chunks import PostgresChunks
@@ -11,10 +10,10 @@ from knowledge_worker.store.postgres.collections import PostgresCollections
 from knowledge_worker.store.postgres.database import Database
 from knowledge_worker.store.postgres.documents import PostgresDocuments
 from knowledge_worker.store.postgres.generations import PostgresGenerations
+from knowledge_worker.store.postgres.health import PostgresHealth
 from knowledge_worker.store.postgres.leases import PostgresLeases
 from knowledge_worker.store.postgres.managed import PostgresManaged
 from knowledge_worker.store.postgres.passes import PostgresPasses
-from knowledge_worker.store.protocol import Health
 
 __all__ = ["PostgresStore"]
 
@@ -38,30 +37,10 @@ class PostgresStore:
         self.managed = PostgresManaged(self.database)
         self.passes = PostgresPasses(self.database)
         self.chunks = PostgresChunks(self.database, limits)
-        self.health = PostgresHealth(self.database)
+        self.health = PostgresHealth(self.database, limits)
 
     def migrate(self) -> str:
         return _migrate.migrate(self._url)
 
     def close(self) -> None:
         self.database.close()
-
-
-class PostgresHealth(Health):
-    """Reachable, and at this version's schema."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def problems(self) -> list[str]:
-        try:
-            current = _migrate.current_revision(self._database)
-        except KnowledgeError as error:
-            return [f"database: {error.message}"]
-        newest = _migrate.newest_revision()
-        if current == newest:
-            return []
-        return [
-            f"migrations: the database is at schema {current or 'none'}, this version needs {newest}: "
-            "run `knowledge-worker migrate`"
-        ]

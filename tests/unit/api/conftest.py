@@ -20,6 +20,7 @@ from knowledge_worker.domain.passes import PassRecord
 from knowledge_worker.domain.plan import Plan
 from knowledge_worker.errors import CollectionNotFoundError, InvalidInputError, KnowledgeError
 from knowledge_worker.search.request import checked_request
+from knowledge_worker.telemetry.observers import NoObserver
 
 create_app = load_api().create_app
 
@@ -61,12 +62,15 @@ PUT = PutResult(
 class FakeKnowledge:
     """Answers from its attributes, remembers what it was asked, raises ``error`` when one is set."""
 
+    observer = NoObserver()
+
     def __init__(self, **settings: Any) -> None:
         self.settings = Settings(**{"tokens": json.dumps(TOKENS), "hooks": json.dumps(HOOKS), **settings})
         self.stored: dict[str, Collection] = {}
         self.records: list[PassRecord] = []
         self.found = SearchResult()
         self.problems: list[str] = []
+        self.worries: list[str] = []
         self.error: Exception | None = None
         self.asked: list[tuple[Any, ...]] = []
 
@@ -137,6 +141,13 @@ class FakeKnowledge:
     def readiness(self) -> list[str]:
         self._note("readiness")
         return self.problems
+
+    def warnings(self) -> list[str]:
+        return self.worries
+
+    def metrics(self) -> bytes:
+        self._note("metrics")
+        return b"knowledge_up 1\n"
 
     def _put(self, document: dict[str, Any]) -> PutResult | KnowledgeError:
         try:

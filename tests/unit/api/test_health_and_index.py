@@ -24,6 +24,15 @@ def test_what_is_missing_is_named(client: TestClient, knowledge: Any) -> None:
     assert answer.json() == {"status": "unready", "missing": ["Nobody consumes the queue embed."]}
 
 
+def test_what_a_person_should_look_at_is_named_although_work_goes_on(client: TestClient, knowledge: Any) -> None:
+    knowledge.worries = ["claims: nobody takes them up."]
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"status": "ready", "warnings": ["claims: nobody takes them up."]},
+    )
+
+
 def test_a_readiness_that_cannot_be_found_out_is_not_ready(client: TestClient, knowledge: Any) -> None:
     knowledge.error = ServiceUnavailableError("PostgreSQL does not answer.")
     answer = client.get("/readyz")

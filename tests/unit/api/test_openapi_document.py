@@ -40,6 +40,7 @@ def test_every_route_is_described_with_every_status(document: dict[str, Any]) ->
         "GET /knowledge/search": {"200", "404", "409"} | always,
         "GET /healthz": {"200"},
         "GET /readyz": {"200", "500", "503"},
+        "GET /metrics": {"200", "401", "500"},
         "GET /": {"200"},
     }
 

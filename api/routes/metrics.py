@@ -1,0 +1,38 @@
+"""``/metrics``: what Prometheus reads, outside ``/knowledge``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from knowledge_worker.telemetry.prometheus import CONTENT_TYPE
+
+from ..auth import MetricsToken
+from ..views import ErrorView
+
+if TYPE_CHECKING:
+    from knowledge_worker.knowledge import Knowledge
+
+
+def metrics_router(knowledge: Knowledge) -> APIRouter:
+    """``/metrics``; it needs a token where ``KNOWLEDGE_METRICS_TOKEN`` is set."""
+    router = APIRouter(tags=["health"])
+    token = MetricsToken(knowledge.settings.metrics_token)
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={
+            200: {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}, "description": "Text for Prometheus."},
+            401: {"model": ErrorView, "description": "KNOWLEDGE_METRICS_TOKEN is set and was not sent."},
+            500: {"model": ErrorView, "description": "Something went wrong here."},
+        },
+    )
+    def metrics(request: Request) -> Response:
+        """Show the metrics of this process and the state of the whole deployment."""
+        token.check(request.scope["headers"])
+        return Response(knowledge.metrics(), media_type=CONTENT_TYPE)
+
+    return router
