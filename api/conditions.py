@@ -20,7 +20,9 @@ _TAGS: Final = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
 _ONE_TAG: Final = re.compile(r'(W/)?"([^"]*)"')
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_SCHEMA: Final = r'^(\*|(W/)?"[!#-~]*"( *, *(W/)?"[!#-~]*")*)$'
+_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"const": "*"}, {"type": "string", "pattern": r'^(W/)?"[!#-~]*"( *, *(W/)?"[!#-~]*")*$'}]
+}
 _EXAMPLE: Final = '"5e7f0c1d2b3a4958-62d16f3f1a000"'
 
 IF_MATCH: Final[dict[str, Any]] = header_parameter(
@@ -28,19 +30,19 @@ IF_MATCH: Final[dict[str, Any]] = header_parameter(
     "Write only when the document is still what this entity tag was given for, or, with `*`, when there is one. "
     "Several are separated by commas. Compared is the part before the `-`: content, title, source and metadata, so "
     "a document that has become ready meanwhile is still the same one. Weak tags never match.",
-    pattern=_SCHEMA,
+    schema=_SCHEMA,
     example=_EXAMPLE,
 )
 CREATE_ONLY: Final[dict[str, Any]] = header_parameter(
     "If-None-Match",
     "`*` writes only when there is no such document yet; entity tags, only when it is none of these.",
-    pattern=_SCHEMA,
+    schema=_SCHEMA,
     example="*",
 )
 IF_NONE_MATCH: Final[dict[str, Any]] = header_parameter(
     "If-None-Match",
     "Answer 304 without a body when the document still has one of these entity tags, or, with `*`, in any case.",
-    pattern=_SCHEMA,
+    schema=_SCHEMA,
     example=_EXAMPLE,
 )
 ETAG: Final[dict[str, Any]] = {

@@ -54,7 +54,7 @@ def ndjson_body(description: str, *, line: type[BaseModel], example: str) -> dic
     """Document a body of one ``line`` a line; OpenAPI 3.1 has no words of its own for that."""
     schema = {"type": "string", "description": description, "x-line": _whole_schema(line, mode="validation")}
     content = {"application/x-ndjson": {"schema": schema, "example": example}}
-    return {"requestBody": {"required": True, "description": description, "content": content}}
+    return {"requestBody": {"required": False, "description": description, "content": content}}
 
 
 def ndjson_response(description: str, *, lines: Sequence[type[BaseModel]], example: str) -> dict[str, Any]:
@@ -72,14 +72,14 @@ def any_body(description: str) -> dict[str, Any]:
     return {"requestBody": {"required": False, "description": description, "content": content}}
 
 
-def header_parameter(name: str, description: str, *, pattern: str, example: str) -> dict[str, Any]:
+def header_parameter(name: str, description: str, *, schema: dict[str, Any], example: str) -> dict[str, Any]:
     """Document a request header that a route reads itself."""
     return {
         "name": name,
         "in": "header",
         "required": False,
         "description": description,
-        "schema": {"type": "string", "pattern": pattern},
+        "schema": schema,
         "example": example,
     }
 

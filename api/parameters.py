@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeAlias
 
 from fastapi import Path
 from pydantic import BeforeValidator
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from knowledge_worker.domain.limits import ID_MAX_CHARS
@@ -43,8 +44,12 @@ def _digits(value: object) -> object:
     return value
 
 
-Count: TypeAlias = Annotated[int, BeforeValidator(_digits)]
-"""An integer in a query string, in digits."""
+DIGITS: Final = BeforeValidator(_digits)
+"""Has an integer in a query string be written in digits. It stands behind the integer's bounds: OpenAPI has no name for
+bounds that come after a function."""
+
+Absent: TypeAlias = SkipJsonSchema[None]
+"""What a query parameter is when it was left out; nothing in a query string is null."""
 
 
 def existing_name(name: str) -> CollectionName:

@@ -47,7 +47,7 @@ def batch_router(knowledge: Knowledge) -> APIRouter:
             ),
         },
         openapi_extra=ndjson_body(
-            "One document a line. Blank lines are skipped; a line is as long as a body may be, their number is free.",
+            "One document a line. Blank lines are skipped. A line is as long as a body may be; none is needed.",
             line=BulkDocument,
             example=_SENT,
         ),

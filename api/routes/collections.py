@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from annotated_types import Interval
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -14,7 +15,7 @@ from knowledge_worker.domain.limits import DESCRIPTION_MAX_CHARS, NAME_MAX_CHARS
 from ..body import checked, json_object, optional_json_object
 from ..known import refuse_unknown
 from ..openapi import json_body, problems
-from ..parameters import NAME_PATTERN, Count, NameInPath, existing_name
+from ..parameters import DIGITS, NAME_PATTERN, NameInPath, existing_name
 from ..paths import BASE
 from ..views import (
     CollectionListView,
@@ -131,7 +132,8 @@ def collections_router(knowledge: Knowledge) -> APIRouter:
 
     @router.get("/{name:segment}/passes", responses=problems(404))
     def list_passes(
-        name: NameInPath, limit: Annotated[Count, Query(ge=1, le=100, description="The most passes to list.")] = 20
+        name: NameInPath,
+        limit: Annotated[int, Interval(ge=1, le=100), DIGITS, Query(description="The most passes to list.")] = 20,
     ) -> PassListView:
         """List the last passes, newest first."""
         return pass_list_view(knowledge.passes(existing_name(name), limit=limit))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from annotated_types import Interval
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,7 +16,7 @@ from ..conditions import CREATE_ONLY, ETAG, IF_MATCH, IF_NONE_MATCH, Conditions,
 from ..document_views import DocumentListView, DocumentView, PutView, document_list_view, document_view, put_view
 from ..known import refuse_unknown
 from ..openapi import json_body, problems
-from ..parameters import COUNT_MAX, Count, IdInPath, NameInPath, existing_name
+from ..parameters import COUNT_MAX, DIGITS, Absent, IdInPath, NameInPath, existing_name
 
 if TYPE_CHECKING:
     from knowledge_worker.knowledge import Knowledge
@@ -52,10 +53,15 @@ def documents_router(knowledge: Knowledge) -> APIRouter:
     def list_documents(
         name: NameInPath,
         limit: Annotated[
-            Count, Query(alias="page[limit]", ge=1, le=COUNT_MAX, description=f"Above {LIST_MAX} it is {LIST_MAX}.")
+            int,
+            Interval(ge=1, le=COUNT_MAX),
+            DIGITS,
+            Query(alias="page[limit]", description=f"Above {LIST_MAX} it is {LIST_MAX}."),
         ] = LIST_DEFAULT,
-        offset: Annotated[Count, Query(alias="page[offset]", ge=0, le=COUNT_MAX, description="How many to skip.")] = 0,
-        status: Annotated[DocumentStatus | None, Query(alias="filter[status]", description="Only these.")] = None,
+        offset: Annotated[
+            int, Interval(ge=0, le=COUNT_MAX), DIGITS, Query(alias="page[offset]", description="How many to skip.")
+        ] = 0,
+        status: Annotated[DocumentStatus | Absent, Query(alias="filter[status]", description="Only these.")] = None,
     ) -> DocumentListView:
         """List documents by id, without their content, of any kind of collection."""
         page = knowledge.list_documents(existing_name(name), status=status, limit=limit, offset=offset)

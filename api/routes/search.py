@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from annotated_types import Interval
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -22,7 +23,7 @@ from knowledge_worker.domain.ranking import SearchMode
 
 from ..body import WholeNumber, checked, json_object
 from ..openapi import json_body, problems
-from ..parameters import NAME_PATTERN, Count
+from ..parameters import DIGITS, NAME_PATTERN, Absent
 from ..views import SearchView, search_view
 
 if TYPE_CHECKING:
@@ -33,8 +34,13 @@ if TYPE_CHECKING:
 _NOT_BLANK: JsonDict = {"pattern": r"\S"}
 _NAME: JsonDict = {"pattern": NAME_PATTERN, "maxLength": NAME_MAX_CHARS}
 
+_LEXICAL_WITH_COSINE: JsonDict = {
+    "properties": {"mode": {"const": "lexical"}, "minScore": {"type": "number"}},
+    "required": ["mode", "minScore"],
+}
+
 _MODE = "By meaning, by words, or by both, which is the default; with `minScore` the default is `semantic`."
-_MIN_SCORE = "The least cosine similarity of a match."
+_MIN_SCORE = "The least cosine similarity of a match; not for searches by words alone."
 _PER_DOCUMENT = "Matches of one document that come before those of others run out."
 _EXPLAIN = "Whether each match says its rank and score in each leg."
 _METADATA = (
@@ -69,7 +75,10 @@ class SearchRequest(BaseModel):
         extra="forbid",
         strict=True,
         frozen=True,
-        json_schema_extra={"examples": [{"query": "How do refunds work?", "collections": ["handbook"], "topK": 5}]},
+        json_schema_extra={
+            "examples": [{"query": "How do refunds work?", "collections": ["handbook"], "topK": 5}],
+            "not": _LEXICAL_WITH_COSINE,
+        },
     )
 
     query: str = Field(min_length=1, max_length=QUERY_MAX_CHARS, json_schema_extra=_NOT_BLANK)
@@ -117,24 +126,30 @@ def search_router(knowledge: Knowledge) -> APIRouter:
             ),
         ],
         collection: Annotated[
-            list[Annotated[str, Field(json_schema_extra=_NAME)]] | None,
+            list[Annotated[str, Field(json_schema_extra=_NAME)]] | Absent,
             Query(description="Where to look; may be given several times."),
         ] = None,
         collections: Annotated[
-            list[Annotated[str, Field(json_schema_extra=_NAME)]] | None,
+            list[Annotated[str, Field(json_schema_extra=_NAME)]] | Absent,
             Query(description="The same as `collection`; those of both are searched."),
         ] = None,
-        top_k: Annotated[Count, Query(alias="topK", ge=1, le=RESULTS_MAX)] = RESULTS_DEFAULT,
+        top_k: Annotated[
+            int, Interval(ge=1, le=RESULTS_MAX), DIGITS, Query(alias="topK", description="The most matches.")
+        ] = RESULTS_DEFAULT,
         min_score: Annotated[
-            float | None, Query(alias="minScore", ge=-1, le=1, allow_inf_nan=False, description=_MIN_SCORE)
+            Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | Absent,
+            Query(alias="minScore", description=_MIN_SCORE),
         ] = None,
-        mode: Annotated[SearchMode | None, Query(description=_MODE)] = None,
+        mode: Annotated[SearchMode | Absent, Query(description=_MODE)] = None,
         id_prefix: Annotated[
-            str | None, Query(alias="idPrefix", min_length=1, max_length=ID_MAX_CHARS, description=_ID_PREFIX)
+            Annotated[str, Field(min_length=1, max_length=ID_MAX_CHARS)] | Absent,
+            Query(alias="idPrefix", description=_ID_PREFIX),
         ] = None,
-        source: Annotated[str | None, Query(min_length=1, max_length=TITLE_MAX_CHARS, description=_SOURCE)] = None,
+        source: Annotated[
+            Annotated[str, Field(min_length=1, max_length=TITLE_MAX_CHARS)] | Absent, Query(description=_SOURCE)
+        ] = None,
         per_document: Annotated[
-            Count, Query(alias="perDocument", ge=1, le=RESULTS_MAX, description=_PER_DOCUMENT)
+            int, Interval(ge=1, le=RESULTS_MAX), DIGITS, Query(alias="perDocument", description=_PER_DOCUMENT)
         ] = PER_DOCUMENT_DEFAULT,
         explain: Annotated[bool, Query(description=_EXPLAIN)] = False,
     ) -> SearchView:

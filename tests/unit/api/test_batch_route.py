@@ -40,6 +40,16 @@ def test_each_line_has_its_result_and_the_last_one_sums_up(writer: TestClient, k
     assert call[1] == "notes"
 
 
+def test_a_request_without_a_body_puts_nothing(writer: TestClient) -> None:
+    answer = writer.post(URL)
+    assert (answer.status_code, lines(answer.content)) == (
+        200,
+        [{"documents": 0, "accepted": 0, "unchanged": 0, "failed": 0}],
+    )
+    operation = writer.get("/openapi.json").json()["paths"]["/knowledge/collections/{name}/documents/batch"]["post"]
+    assert operation["requestBody"]["required"] is False
+
+
 @pytest.mark.parametrize(
     ("line", "field"),
     [

@@ -97,6 +97,43 @@ def test_the_parameters_of_a_link_are_described(document: dict[str, Any]) -> Non
     ]  # fmt: skip
 
 
+def parameters(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for operation in operations(document).values() for one in operation.get("parameters", [])]
+
+
+def test_every_number_in_a_query_string_is_described_with_its_bounds(document: dict[str, Any]) -> None:
+    bounds = {
+        one["name"]: (one["schema"]["minimum"], one["schema"]["maximum"])
+        for one in parameters(document)
+        if one["schema"].get("type") in ("integer", "number")
+    }
+    counts = 2**63 - 1
+    assert bounds == {
+        "limit": (1, 100),
+        "page[limit]": (1, counts),
+        "page[offset]": (0, counts),
+        "topK": (1, 20),
+        "perDocument": (1, 20),
+        "minScore": (-1, 1),
+    }
+
+
+def test_the_lengths_of_texts_in_a_query_string_are_described(document: dict[str, Any]) -> None:
+    schemas = {one["name"]: one["schema"] for one in operations(document)["GET /knowledge/search"]["parameters"]}
+    lengths = {name: (schemas[name]["minLength"], schemas[name]["maxLength"]) for name in ("q", "idPrefix", "source")}
+    assert lengths == {"q": (1, 1000), "idPrefix": (1, 255), "source": (1, 1000)}
+
+
+def test_a_parameter_that_may_be_left_out_is_never_null(document: dict[str, Any]) -> None:
+    assert [one["name"] for one in parameters(document) if '"null"' in json.dumps(one)] == []
+
+
+def test_a_search_by_words_with_a_cosine_is_described_as_wrong(document: dict[str, Any]) -> None:
+    body = operations(document)["POST /knowledge/search"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["not"]["required"] == ["mode", "minScore"]
+    assert body["not"]["properties"]["mode"] == {"const": "lexical"}
+
+
 def test_a_field_that_may_be_absent_is_never_null(document: dict[str, Any]) -> None:
     view = document["components"]["schemas"]["CollectionView"]
     assert view["properties"]["retryAt"] == {
