@@ -7,8 +7,6 @@ import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pydantic import SecretStr
-
 from knowledge_worker.config import TokenSettings
 from knowledge_worker.domain.permission import READ, WRITE, allows
 from knowledge_worker.errors import PermissionDeniedError, UnauthenticatedError
@@ -87,29 +85,6 @@ class Tokens:
         if found is None:
             raise UnauthenticatedError("This token is not known.")
         return found
-
-
-class MetricsToken:
-    """The one token that reads metrics and nothing else; None lets everybody read them."""
-
-    def __init__(self, token: SecretStr | None) -> None:
-        self._digest = None if token is None else _digest(token.get_secret_value().encode("utf-8"))
-
-    def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Check that the caller may read them.
-
-        Args:
-            headers: of the request, names in lower case.
-
-        Raises:
-            UnauthenticatedError: the token is set and was not sent.
-        """
-        if self._digest is None:
-            return
-        given = next((value for name, value in headers if name == b"authorization"), b"")
-        scheme, _, token = given.partition(b" ")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(self._digest, _digest(token.strip(b" "))):
-            raise UnauthenticatedError("Metrics are read with KNOWLEDGE_METRICS_TOKEN as a bearer token.")
 
 
 def _digest(token: bytes) -> bytes:

@@ -103,6 +103,13 @@ class CollectionListView(View):
     data: list[CollectionView]
 
 
+class StatusView(CollectionListView):
+    """All collections, and whether the service has what it needs."""
+
+    missing: Maybe[list[str]] = None
+    warnings: Maybe[list[str]] = None
+
+
 class SyncView(View):
     """A sync that was accepted."""
 
@@ -261,6 +268,12 @@ def collection_view(collection: Collection) -> CollectionView:
         ),
         passages=collection.chunks,
     )
+
+
+def status_view(collections: Sequence[Collection], missing: Sequence[str], warnings: Sequence[str]) -> StatusView:
+    """What ``knowledge-worker status`` shows."""
+    shown = [collection_view(one) for one in collections]
+    return StatusView(data=shown, missing=list(missing) or None, warnings=list(warnings) or None)
 
 
 def collection_list_view(collections: Sequence[Collection]) -> CollectionListView:

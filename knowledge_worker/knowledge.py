@@ -472,8 +472,9 @@ class Knowledge:
         problems = parts.store.health.problems()
         if parts.celery is not None:
             problems += broker_problems(parts.celery)
-        if problems:
-            return problems  # what is missing keeps ticks away, too
+        # What is missing keeps ticks away, too; and a queue of the caller's own has a clock of its own.
+        if problems or parts.celery is None:
+            return problems
         if patient and 1000 * (time.monotonic() - self._made_at) < self._beat_old_ms:
             return []
         return self._beat_problems()

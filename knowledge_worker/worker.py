@@ -22,6 +22,7 @@ from knowledge_worker.log import configure_logging
 from knowledge_worker.queue.celery import create_celery, leave_logging_to_us
 from knowledge_worker.tasks import register_tasks
 from knowledge_worker.tasks.work import Work
+from knowledge_worker.telemetry.endpoint import MetricsServer
 
 log = structlog.get_logger()
 
@@ -47,6 +48,10 @@ class Node(Work, Protocol):
 
     def node_stopped(self) -> None:
         """Forget the node, in an orderly stop."""
+        ...
+
+    def metrics(self, *, state: bool = True) -> bytes:
+        """What Prometheus reads."""
         ...
 
     def request_stop(self) -> None:
@@ -170,6 +175,7 @@ def connect_signals(
     def ready(**_: Any) -> None:
         log.info("worker_ready", queues=list(settings.queues), concurrency=settings.concurrency)
         keeper.start()
+        _serve_metrics(knowledge, settings)
 
     def stopping(**_: Any) -> None:
         # In a signal handler: nothing here waits, and nothing logs, as the interrupted thread may hold the log's lock.
@@ -182,6 +188,23 @@ def connect_signals(
     leave_logging_to_us()
     signals.worker_ready.connect(ready, weak=False)
     signals.worker_shutting_down.connect(stopping, weak=False)
+
+
+def _serve_metrics(node: Node, settings: Settings) -> None:
+    """Show this process's metrics; a worker works without them, too."""
+    if settings.metrics_port is None:
+        return
+    try:
+        server = MetricsServer(
+            lambda: node.metrics(state=False),
+            host=settings.host,
+            port=settings.metrics_port,
+            token=settings.metrics_token,
+        )
+    except OSError as error:
+        log.warning("metrics_not_served", error=error.strerror, port=settings.metrics_port)
+    else:
+        log.info("metrics_served", port=server.port)
 
 
 def _forget(node: Node) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from knowledge_worker.errors import UnauthenticatedError
+from knowledge_worker.telemetry.endpoint import may_read
 from knowledge_worker.telemetry.prometheus import CONTENT_TYPE
 
-from ..auth import MetricsToken
 from ..views import ErrorView
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def metrics_router(knowledge: Knowledge) -> APIRouter:
     """``/metrics``; it needs a token where ``KNOWLEDGE_METRICS_TOKEN`` is set."""
     router = APIRouter(tags=["health"])
-    token = MetricsToken(knowledge.settings.metrics_token)
+    token = knowledge.settings.metrics_token
 
     @router.get(
         "/metrics",
@@ -32,7 +33,8 @@ def metrics_router(knowledge: Knowledge) -> APIRouter:
     )
     def metrics(request: Request) -> Response:
         """Show the metrics of this process and the state of the whole deployment."""
-        token.check(request.scope["headers"])
+        if not may_read(token, request.headers.get("Authorization", "")):
+            raise UnauthenticatedError("Metrics are read with KNOWLEDGE_METRICS_TOKEN as a bearer token.")
         return Response(knowledge.metrics(), media_type=CONTENT_TYPE)
 
     return router

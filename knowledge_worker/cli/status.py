@@ -30,17 +30,25 @@ WATCH_EVERY_S = 1.0
 @shared_options
 @click.pass_context
 def status(ctx: click.Context, as_json: bool, watch: bool) -> None:
-    """Show every collection: status, documents, last pass, since when it fails, next attempt and error."""
+    """Show every collection: status, documents, last pass, since when it fails, next attempt and error.
+
+    Below the table it names what is missing, as /readyz does: queues without a worker, beat, and documents of dead
+    workers.
+    """
     with opened(settings_from(ctx)) as knowledge:
         try:
             while True:
                 collections = knowledge.collections()
                 if watch and not as_json and sys.stdout.isatty():
                     click.clear()
+                missing = knowledge.readiness(patient=False)
+                warnings = knowledge.warnings()
                 if as_json:
-                    echo_json(views().collection_list_view(collections))
+                    echo_json(views().status_view(collections, missing, warnings))
                 else:
                     click.echo(_text(knowledge, collections))
+                    for line in [*(f"Missing: {one}" for one in missing), *(f"Warning: {one}" for one in warnings)]:
+                        click.echo(safe_line(line))
                 if not watch:
                     return
                 sys.stdout.flush()

@@ -10,6 +10,11 @@ from knowledge_worker.cli.options import opened, setting, settings_from, shared_
 @click.command()
 @setting("--concurrency", type=click.IntRange(min=1), help="Tasks it runs at once, as threads.")
 @setting("--queues", metavar="NAMES", help="The queues it takes work from, joined by ','. Default: control,sync,embed")
+@setting(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Where it shows its metrics: the first free port from there on. Default: 8101",
+)
 @shared_options
 @click.pass_context
 def worker(ctx: click.Context) -> None:

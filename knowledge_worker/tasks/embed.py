@@ -18,5 +18,9 @@ def register_embed(celery: Celery, knowledge: Work) -> None:
     def embed(self: Task[..., str], collection: str) -> str:  # pyright: ignore[reportUnusedFunction]
         """Claim and embed until nothing is pending; a second delivery finds nothing left to do."""
         return run_bound(
-            lambda: knowledge.run_embed(collection), task=EMBED_TASK, task_id=self.request.id, collection=collection
+            lambda: knowledge.run_embed(collection),
+            observer=knowledge.observer,
+            task=EMBED_TASK,
+            request=self.request,
+            collection=collection,
         )

@@ -18,5 +18,9 @@ def register_sync(celery: Celery, knowledge: Work) -> None:
     def sync(self: Task[..., str], collection: str) -> str:  # pyright: ignore[reportUnusedFunction]
         """Run the pass that was asked for; a second delivery finds nothing left to do."""
         return run_bound(
-            lambda: knowledge.run_pass(collection), task=SYNC_TASK, task_id=self.request.id, collection=collection
+            lambda: knowledge.run_pass(collection),
+            observer=knowledge.observer,
+            task=SYNC_TASK,
+            request=self.request,
+            collection=collection,
         )

@@ -17,4 +17,4 @@ def register_tick(celery: Celery, knowledge: Work) -> None:
     @celery.task(name=TICK_TASK, bind=True, ignore_result=True, shared=False, throws=(PassFailed,))
     def tick(self: Task[..., str]) -> str:  # pyright: ignore[reportUnusedFunction]
         """Nudge what is due; ten ticks at once do no more than one."""
-        return run_bound(knowledge.run_tick, task=TICK_TASK, task_id=self.request.id)
+        return run_bound(knowledge.run_tick, observer=knowledge.observer, task=TICK_TASK, request=self.request)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from knowledge_worker.config import load_settings
 from knowledge_worker.errors import ConfigurationError
 from knowledge_worker.log import configure_logging
+from knowledge_worker.telemetry.observers import NoObserver
 from knowledge_worker.worker import run_worker
 
 
@@ -17,6 +18,11 @@ class SleepyKnowledge:
 
     def __init__(self) -> None:
         self.stop = threading.Event()
+
+    observer = NoObserver()
+
+    def metrics(self, *, state: bool = True) -> bytes:
+        return b"knowledge_sleepy 1\n"
 
     def run_pass(self, name: str) -> str:
         match name:

@@ -97,6 +97,8 @@ class FakeKnowledge:
 
     def __init__(self) -> None:
         self.stored = [collection()]
+        self.missing: list[str] = []
+        self.worries: list[str] = []
         self.records = [pass_record()]
         self.failed: list[FailedDocument] = []
         self.result = SearchResult()
@@ -125,6 +127,13 @@ class FakeKnowledge:
     def wait(self, name: str, request: int, *, timeout_ms: int | None, on_progress: Any) -> Collection:
         self._asked("wait", name, request, timeout_ms)
         return self.stored[0]
+
+    def readiness(self, *, patient: bool = True) -> list[str]:
+        assert not patient, "a command that just started judges the last tick as it is"
+        return self.missing
+
+    def warnings(self) -> list[str]:
+        return self.worries
 
     def passes(self, name: str, *, limit: int = 20) -> list[PassRecord]:
         self._asked("passes", name, limit)

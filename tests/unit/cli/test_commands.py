@@ -76,6 +76,14 @@ def test_status_in_json_is_what_the_api_answers(call: Call, knowledge: FakeKnowl
     assert shown["data"][0]["syncedAt"].startswith("2026-01-02T03:04:05")
 
 
+def test_status_names_what_is_missing_and_what_to_look_at(call: Call, knowledge: FakeKnowledge) -> None:
+    knowledge.missing, knowledge.worries = ['queue "sync": no worker consumes it'], ["claims: nobody takes them up"]
+    lines = call("status").out.splitlines()
+    assert lines[-2:] == ['Missing: queue "sync": no worker consumes it', "Warning: claims: nobody takes them up"]
+    shown = json.loads(call("status", "--json").out)
+    assert (shown["missing"], shown["warnings"]) == (knowledge.missing, knowledge.worries)
+
+
 def test_sync_asks_and_returns(call: Call, knowledge: FakeKnowledge) -> None:
     ended = call("sync", "handbook", "--force", "--confirm-deletes")
     assert (ended.code, ended.out) == (0, "Asked for a pass over handbook.\n")

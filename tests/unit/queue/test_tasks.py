@@ -13,10 +13,12 @@ from knowledge_worker.errors import CollectionNotFoundError, KnowledgeError, Lea
 from knowledge_worker.queue.celery import EMBED_TASK, SYNC_TASK, TICK_TASK, create_celery
 from knowledge_worker.tasks import register_tasks
 from knowledge_worker.tasks.work import PassFailed
+from knowledge_worker.telemetry.prometheus import Metrics
 
 
 class FakeKnowledge:
     def __init__(self) -> None:
+        self.observer = Metrics(version="1", prices={}, collections_max=1)
         self.calls: list[tuple[str, ...]] = []
         self.outcome: str | None = "ok"
         self.error: Exception | None = None
@@ -109,3 +111,21 @@ def test_log_lines_within_carry_task_and_collection_and_none_after(celery: Celer
 
 def test_expected_failures_are_declared_to_celery_so_it_prints_no_traceback(celery: Celery) -> None:
     assert all(celery.tasks[name].throws == (PassFailed,) for name in (SYNC_TASK, EMBED_TASK, TICK_TASK))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "counted"),
+    [
+        ("busy", None, "ok"),
+        ("failed: no", None, "failed"),
+        ("ok", LeaseLostError("fenced"), "left"),
+        ("ok", ServiceUnavailableError("PostgreSQL is away."), "failed"),
+    ],
+)
+def test_a_task_is_counted_by_how_it_ended(
+    celery: Celery, knowledge: FakeKnowledge, outcome: str, error: KnowledgeError | None, counted: str
+) -> None:
+    knowledge.outcome, knowledge.error = outcome, error
+    run(celery, SYNC_TASK, "handbook")
+    labels = {"task": SYNC_TASK, "outcome": counted}
+    assert knowledge.observer.registry.get_sample_value("knowledge_tasks_total", labels) == 1
