@@ -108,7 +108,7 @@ def settings_from(ctx: click.Context, *, needs: tuple[Server, ...] = BOTH, **mor
 
 
 def with_running_servers(settings: Settings) -> Settings:
-    """The settings with the addresses of a running ``up`` or ``services`` where none are set."""
+    """The settings, with the addresses and the default model of a running ``up`` or ``services`` where none are set."""
     from pydantic import SecretStr
 
     if settings.database_url is not None and settings.redis_url is not None:
@@ -118,11 +118,13 @@ def with_running_servers(settings: Settings) -> Settings:
     running = running_servers(settings.data_dir)
     if running is None:
         return settings
-    found = {
+    found: dict[str, object] = {
         name: SecretStr(url)
         for name, url in (("database_url", running.database_url), ("redis_url", running.redis_url))
         if url is not None and getattr(settings, name) is None
     }
+    if settings.model is None and running.model is not None:
+        found["model"] = running.model
     return settings.model_copy(update=found)
 
 

@@ -163,7 +163,7 @@ def _serve(plan: _Plan, directory: DataDirectory, servers: Servers, supervisor: 
         code = _finish(supervisor, supervisor.begin_once(_command(name, env)))
         if code or supervisor.stop_requested:
             return code
-    servers.publish(api_url=plan.api_url, flower_url=plan.flower_url)
+    servers.publish(api_url=plan.api_url, flower_url=plan.flower_url, model=_default_model(plan.settings, env))
     for child in _services(plan, env):
         supervisor.begin(child)
     first_pass = FirstPass(
@@ -194,6 +194,14 @@ def _preparations(plan: _Plan, env: dict[str, str]) -> tuple[str, ...]:
         return ("migrate",) if store.health.problems() else ()  # a second start has no need to wait for it
     finally:
         store.close()
+
+
+def _default_model(settings: Settings, env: dict[str, str]) -> str | None:
+    """What the API and the workers started here make of managed collections, unless the application says it."""
+    from knowledge_worker.loading import DEFAULT_LOCAL_MODEL
+
+    in_development = settings.app is None and f"{PREFIX}DEV" in env
+    return settings.model or (DEFAULT_LOCAL_MODEL if in_development else None)
 
 
 def _finish(supervisor: Supervisor, running: Running) -> int:

@@ -29,6 +29,7 @@ class RunningServers:
         redis_url: of the embedded Valkey; None when that process uses another.
         api_url: where the API listens; None when none was started.
         flower_url: the same for Flower.
+        model: the default model of managed collections there; None when the application says it.
     """
 
     pid: int
@@ -36,6 +37,7 @@ class RunningServers:
     redis_url: str | None = None
     api_url: str | None = None
     flower_url: str | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

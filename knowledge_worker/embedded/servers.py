@@ -47,7 +47,7 @@ class Servers:
         self.database_url = self._postgres.url if self._postgres else None
         self.redis_url = self._valkey.url if self._valkey else None
 
-    def publish(self, *, api_url: str | None = None, flower_url: str | None = None) -> None:
+    def publish(self, *, api_url: str | None = None, flower_url: str | None = None, model: str | None = None) -> None:
         """Tell other commands what runs here."""
         self._directory.publish(
             RunningServers(
@@ -56,6 +56,7 @@ class Servers:
                 redis_url=self.redis_url,
                 api_url=api_url,
                 flower_url=flower_url,
+                model=model,
             )
         )
 

@@ -141,6 +141,12 @@ def test_up_indexes_answers_survives_a_kill_and_stops_cleanly(
     assert running is not None
     assert running.api_url == url
 
+    # A command from another terminal works on the same deployment, and needs nothing set either.
+    assert command("collections", "create", "minutes").end() == 0
+    noted = command("collections", "--json")
+    assert noted.end() == 0
+    assert json.loads("".join(noted.said))["data"][0]["model"] == "local/wordllama"
+
     # A second one is refused in one line, and harms nothing.
     second = command(*arguments)
     assert second.end() == 2
