@@ -1,4 +1,4 @@
-"""One service of real processes for all tests of this folder: an API, a worker, PostgreSQL, Valkey, a provider."""
+"""One service of real processes for all tests of this folder: an API, a worker, beat, their servers, a provider."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from knowledge_worker.testing.provider import ScriptedProvider
 WRITER = "writer-token-0123456789"
 READER = "reader-token-0123456789"
 POWERLESS = "nobody-token-0123456789"
+ALMIGHTY = "anyone-token-0123456789"
 HOOK_SECRET = "hook-secret-0123456789"
 TOKENS = [
     {"value": WRITER, "id": "writer", "permissions": ["knowledge:*"]},
     {"value": READER, "id": "reader", "permissions": ["knowledge:read"]},
     {"value": POWERLESS, "id": "nobody", "permissions": ["knowledge"]},
+    {"value": ALMIGHTY, "id": "anyone", "permissions": ["*"]},
 ]
 
 
@@ -34,6 +36,7 @@ class Service:
     writer = WRITER
     reader = READER
     powerless = POWERLESS
+    almighty = ALMIGHTY
     hook_secret = HOOK_SECRET
 
     @property
@@ -78,8 +81,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
                 deployment.run("migrate")
                 deployment.start_api()
                 deployment.start("worker")
+                deployment.start("beat")
                 service = Service(deployment)
                 with service.client() as client:
+                    deployment.until(lambda: client.get(f"{service.url}/readyz").is_success, what="all is there")
                     deployment.until(
                         lambda: client.get("collections/docs").json()["status"] == "ready", what="docs is indexed"
                     )
