@@ -114,12 +114,15 @@ def _passages(connection: psycopg.Connection[Any]) -> dict[Key, list[str]]:
 
 
 def compare_passes(database_url: str, truth: Truth) -> Counter[str]:
-    """No two passes of a collection at once; passes by outcome."""
+    """No two passes of a collection at once, and none that ended in a traceback; passes by outcome."""
     with psycopg.connect(database_url) as connection:
         rows = connection.execute(
             "select c.name, p.id, p.started_at, p.ended_at, p.outcome, coalesce(p.error, '') "
             "from passes p join collections c on c.id = p.collection_id order by c.id, p.id"
         ).fetchall()
+    for name, number, _, _, _, error in rows:
+        if error.startswith("Unexpected "):
+            truth.problem(f"{name}: pass {number} ended with a fault of this program: {error}")
     for (name, number, _, ended, outcome, error), (after, _, started, *_rest) in itertools.pairwise(rows):
         # Of a worker that is gone the end is when it was noticed, which is when the next one begins at the earliest.
         if name == after and (ended is None or started < ended) and REAPED not in error:

@@ -136,8 +136,9 @@ class PostgresGenerations(GenerationStore):
             if place is None:
                 raise LeaseLostError("The generation is not written any more.")
             _fix_dimensions(tx, generation, settled)
+            # By version, too: a document that was put again meanwhile may be in hand twice, and the older one is dropped.
             held = {
-                row["id"]
+                (row["id"], row["version"])
                 for row in tx.rows(
                     f"""
                     with held as materialized (
@@ -149,7 +150,7 @@ class PostgresGenerations(GenerationStore):
                     from held, unnest(cast(:ids as bigint[]), cast(:versions as bigint[]), cast(:errors as text[]))
                       as n (id, version, error)
                     where d.id = held.id and d.id = n.id and d.version = n.version and d.claim_token = :token
-                    returning d.id
+                    returning d.id, d.version
                     """,
                     generation=generation.id,
                     token=token,
@@ -158,12 +159,13 @@ class PostgresGenerations(GenerationStore):
                     errors=[one.error for one in settled],
                 )
             }
-            kept = [one for one in settled if one.document.id in held]
-            if held:
+            kept = [one for one in settled if (one.document.id, one.document.version) in held]
+            if kept:
                 part = place.written
-                tx.run(f"delete from {part.table} where {part.where} and document_id = any(:ids)", ids=list(held))
+                ids = [one.document.id for one in kept]
+                tx.run(f"delete from {part.table} where {part.where} and document_id = any(:ids)", ids=ids)
                 write_chunks(tx, part, place.language, kept)
-                note_changes(tx, place, list(held))
+                note_changes(tx, place, ids)
             work.failed += sum(one.error is not None for one in kept)
             add_counts(tx, pass_id, work)
         if place.storage is ChunkStorage.SHARED and not place.serving:

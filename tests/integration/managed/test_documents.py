@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,28 @@ def test_what_was_put_first_never_replaces_what_was_put_last(filled: Knowledge, 
     document = filled.get_document("notes", "a")
     assert (document.status, document.content) == (DocumentStatus.READY, "version BBB")
     assert found(filled, "version") == {"a": "version BBB"}
+
+
+def test_both_versions_in_hand_at_once_leave_the_newer_one(
+    filled: Knowledge, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.put_document("notes", "a", "version AAA")
+    documents = filled._parts.store.documents
+    claim, claims = documents.claim, []
+
+    def claim_and_put(*arguments: Any, **options: Any) -> Any:
+        claims.append(claim(*arguments, **options))
+        if len(claims) == 1:
+            filled.put_document("notes", "a", "version BBB")
+        return claims[-1]
+
+    monkeypatch.setattr(documents, "claim", claim_and_put)
+    assert filled.run_pass("notes") == "ok"
+
+    assert [len(claimed) for claimed in claims[:2]] == [1, 1]
+    assert provider.texts == {"version AAA": 1, "version BBB": 1}
+    assert found(filled, "version") == {"a": "version BBB"}
+    assert filled.collection("notes").failures == 0
 
 
 def test_a_document_deleted_while_it_is_embedded_stays_deleted(filled: Knowledge, provider: ScriptedProvider) -> None:
