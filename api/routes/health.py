@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ def health_router(knowledge: Knowledge) -> APIRouter:
         warnings: list[str] = []
         try:
             missing = knowledge.readiness()
-            if not missing:
+            with suppress(ServiceUnavailableError):  # then that is what is missing
                 warnings = knowledge.warnings()
         except ServiceUnavailableError as error:
             missing = [error.message]

@@ -133,6 +133,23 @@ def test_nothing_is_published_beyond_this_machine(services: dict[str, Any]) -> N
     assert published == {"api": ["127.0.0.1:8100:8100"], "flower": ["127.0.0.1:5555:5555"]}
 
 
+def test_prometheus_looks_where_the_metrics_are(services: dict[str, Any]) -> None:
+    folder = ROOT / "deploy/prometheus"
+    beside = yaml.safe_load((folder / "compose.yaml").read_text())
+    for service in beside["services"].values():
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        mounted = [volume.split(":")[0] for volume in service["volumes"] if volume.startswith("./")]
+        assert mounted
+        assert all((ROOT / path).exists() for path in mounted)
+    jobs = yaml.safe_load((folder / "prometheus.yml").read_text())["scrape_configs"]
+    (api, worker) = [job["dns_sd_configs"][0] for job in jobs]
+    fields = Settings.model_fields
+    assert (api["names"], api["port"]) == (["api"], fields["port"].default)
+    assert (worker["names"], worker["port"]) == (["worker"], fields["metrics_port"].default)
+    for name in ("api", "worker"):
+        assert "KNOWLEDGE_METRICS_TOKEN" in services[name]["environment"]
+
+
 def test_redis_keeps_what_it_is_told(services: dict[str, Any]) -> None:
     command = services["redis"]["command"]
     assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
