@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -136,17 +137,23 @@ def run_worker(knowledge: Node, settings: Settings) -> int:
         _ask_celery_to_stop()
 
     connect_signals(knowledge, settings, refused=refused)
-    worker = celery.Worker(
-        hostname=host_format(f"kw-{secrets.token_hex(3)}@%h"),
-        pool_cls="threads",
-        concurrency=settings.concurrency,
-        queues=list(settings.queues),
-        loglevel=settings.log_level.upper(),
-        without_mingle=True,
-        without_gossip=True,
-        quiet=True,
-    )
-    worker.start()
+    while True:
+        worker = celery.Worker(
+            hostname=host_format(f"kw-{secrets.token_hex(3)}@%h"),
+            pool_cls="threads",
+            concurrency=settings.concurrency,
+            queues=list(settings.queues),
+            loglevel=settings.log_level.upper(),
+            without_mingle=True,
+            without_gossip=True,
+            quiet=True,
+        )
+        worker.start()
+        if refusals or not worker.exitcode or _was_asked_to_stop():
+            break
+        # Some losses of the broker meet kombu in between two states, and Celery takes what follows for its own end.
+        log.warning("worker_begins_anew", exit_code=worker.exitcode)
+        time.sleep(FIRST_RETRY_S)
     _forget(knowledge)
     log.info("worker_stopped")
     if refusals:
@@ -172,8 +179,13 @@ def connect_signals(
         refused=refused or (lambda error: log.error("worker_refused", code=error.code, error=error.message)),
     )
 
+    begun = threading.Event()
+
     def ready(**_: Any) -> None:
         log.info("worker_ready", queues=list(settings.queues), concurrency=settings.concurrency)
+        if begun.is_set():
+            return
+        begun.set()
         keeper.start()
         _serve_metrics(knowledge, settings)
 
@@ -212,6 +224,12 @@ def _forget(node: Node) -> None:
         node.node_stopped()
     except Exception as error:  # noqa: BLE001 - it expires by itself
         log.info("node_not_forgotten", error=_one_line(error))
+
+
+def _was_asked_to_stop() -> bool:
+    from celery.worker import state
+
+    return state.should_stop not in (None, False) or state.should_terminate not in (None, False)
 
 
 def _ask_celery_to_stop() -> None:

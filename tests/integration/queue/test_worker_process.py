@@ -154,6 +154,17 @@ def test_a_worker_outlives_its_redis(start: Callable[..., Process], nudges: Cele
         server.start()
 
 
+def test_a_worker_outlives_what_celery_takes_for_its_end(start: Callable[..., Process], nudges: CeleryQueue) -> None:
+    worker = start([*WORKER, "break-once"])
+    worker.wait_for("node started")
+    nudge_when_possible(nudges, "first")
+    worker.wait_for("worker_begins_anew")
+    nudge_when_possible(nudges, "second")
+    worker.wait_for("ran second")
+    assert worker.stop() == 0
+    assert sum("node started" in line for line in worker.seen) == 1
+
+
 def test_a_worker_waits_for_a_redis_that_is_not_there_yet(start: Callable[..., Process], server: Any) -> None:
     port = server.port
     server.stop()

@@ -57,7 +57,23 @@ class SleepyKnowledge:
         self.stop.set()
 
 
+def break_once() -> None:
+    """Fail as kombu does when the loss of a connection meets it between two states, once."""
+    from kombu.transport.redis import MultiChannelPoller
+
+    whole, left = MultiChannelPoller.on_readable, [1]
+
+    def on_readable(self: MultiChannelPoller, descriptor: int) -> object:
+        if left and left.pop():
+            raise AttributeError("'NoneType' object has no attribute 'hostname'")
+        return whole(self, descriptor)
+
+    MultiChannelPoller.on_readable = on_readable
+
+
 if __name__ == "__main__":
+    if "break-once" in sys.argv:
+        break_once()
     settings = load_settings()
     configure_logging(log_format="json", level="info")
     sys.exit(run_worker(SleepyKnowledge(), settings))
