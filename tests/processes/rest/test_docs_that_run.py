@@ -18,6 +18,9 @@ pytestmark = pytest.mark.processes
 
 DOCS = Path(__file__).parents[3] / "docs"
 
+REST = DOCS / "reference/rest.md"
+EXACT = ("code", "field", "mode", "kind", "scoreKind", "outcome", "name", "id", "collection", "document")
+
 Typed = Callable[[str], list[Ran]]
 
 
@@ -34,6 +37,40 @@ def section(page: Path, heading: str) -> str:
     found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
     assert found, f'{page.name} has no section "{heading}"'
     return found[1]
+
+
+def shape(value: Any) -> Any:
+    """Names and kinds of values; the words that programs compare, as they are."""
+    if isinstance(value, dict):
+        named = {name for name in value if isinstance(value[name], str) and name in EXACT}
+        return {name: value[name] if name in named else shape(value[name]) for name in value}
+    if isinstance(value, list):
+        return [shape(one) for one in value]
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
+
+
+def objects(text: str) -> list[Any]:
+    """The JSON values of a text, one after the other."""
+    found, decoder, text = list[Any](), json.JSONDecoder(), text.strip()
+    while text:
+        value, end = decoder.raw_decode(text)
+        found.append(value)
+        text = text[end:].strip()
+    return found
+
+
+def test_every_command_of_the_rest_page_is_answered_as_it_says(typed: Typed) -> None:
+    ran = typed(REST.read_text())
+
+    asking = [one for one in ran if one.shown.promised is not None]
+    assert len(asking) > 40
+    assert [(one.shown.command, one.statuses[-1:]) for one in asking] == [
+        (one.shown.command, [one.shown.promised]) for one in asking
+    ]
+    assert [one.shown.command for one in ran if "curl" in one.shown.command and one.shown.promised is None] == []
+    for one in ran:
+        if one.shown.answer:
+            assert shape(objects(one.printed)) == shape(objects(one.shown.answer)), one.shown.command
 
 
 def test_the_generic_recipe_of_the_webhook_page(service: Service, typed: Typed) -> None:
