@@ -8,7 +8,10 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from knowledge_worker.domain.document import Document, DocumentPage, DocumentStatus, PutResult
+from knowledge_worker.domain.limits import LIST_DEFAULT
 
+from . import examples
+from .examples import shown
 from .views import ErrorDetailView, Maybe, Time, View
 
 
@@ -16,20 +19,7 @@ class DocumentView(View):
     """A document."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "id": "setup.md",
-                    "title": "Setting up",
-                    "source": "https://example.com/setup",
-                    "metadata": {"team": "platform"},
-                    "status": "ready",
-                    "hash": "b221d9dbb083a7f33428d7c2a3c3198ae925614d70210e28716ccaa7cd4ddb79",
-                    "content": "Install the package, then run it.",
-                    "updatedAt": "2025-01-31T12:00:00.120000Z",
-                }
-            ]
-        }
+        json_schema_extra=shown({**examples.DOCUMENT_LISTED, "content": "Install the package, then run it."})
     )
 
     id: str
@@ -57,6 +47,12 @@ class PageView(View):
 class DocumentListView(View):
     """Some documents by id, without content."""
 
+    model_config = ConfigDict(
+        json_schema_extra=shown(
+            {"data": [examples.DOCUMENT_LISTED], "meta": {"total": 1, "limit": LIST_DEFAULT, "offset": 0}}
+        )
+    )
+
     data: list[DocumentView]
     meta: PageView
 
@@ -64,7 +60,7 @@ class DocumentListView(View):
 class PutView(View):
     """What became of a document that was put."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "pending"}]})
+    model_config = ConfigDict(json_schema_extra=shown({"status": "pending"}))
 
     status: DocumentStatus
     warnings: Maybe[list[str]] = Field(default=None, description="What was changed to make it storable.")
@@ -73,9 +69,7 @@ class PutView(View):
 class BulkResultView(View):
     """What became of one line of a bulk write."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"line": 1, "id": "setup.md", "code": 202, "status": "pending"}]}
-    )
+    model_config = ConfigDict(json_schema_extra=shown({"line": 1, "id": "setup.md", "code": 202, "status": "pending"}))
 
     line: int = Field(description="Of the request's body, from 1; blank lines count.")
     id: Maybe[str] = Field(default=None, description="The document's id, where the line has a valid one.")
@@ -88,9 +82,7 @@ class BulkResultView(View):
 class BulkSummaryView(View):
     """The last line of a bulk write's answer."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"documents": 3, "accepted": 1, "unchanged": 1, "failed": 1}]}
-    )
+    model_config = ConfigDict(json_schema_extra=shown({"documents": 3, "accepted": 1, "unchanged": 1, "failed": 1}))
 
     documents: int = Field(description="Lines that were not blank.")
     accepted: int = Field(description="Documents that wait to be embedded because of this request (202).")
@@ -101,7 +93,7 @@ class BulkSummaryView(View):
 class HookView(View):
     """A webhook that was accepted."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"collections": ["handbook"]}]})
+    model_config = ConfigDict(json_schema_extra=shown({"collections": ["handbook"]}))
 
     collections: list[str] = Field(description="For each of these a sync was asked for.")
 

@@ -16,6 +16,9 @@ from knowledge_worker.domain.passes import PassOutcome, PassRecord, PassTrigger
 from knowledge_worker.domain.plan import Plan
 from knowledge_worker.domain.ranking import ScoreKind, SearchMode
 
+from . import examples
+from .examples import shown
+
 Value = TypeVar("Value")
 
 
@@ -51,27 +54,7 @@ class DocumentCountsView(View):
 class CollectionView(View):
     """A collection."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "handbook",
-                    "kind": "declared",
-                    "title": "Handbook",
-                    "trusted": True,
-                    "status": "ready",
-                    "model": "openai/text-embedding-3-small",
-                    "language": "simple",
-                    "generation": 1,
-                    "syncedAt": "2025-01-31T12:00:00Z",
-                    "updatedAt": "2025-01-31T12:00:00Z",
-                    "running": False,
-                    "documents": {"total": 12, "pending": 0, "ready": 12, "failed": 0},
-                    "passages": 140,
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra=shown(examples.COLLECTION))
 
     name: str
     kind: CollectionKind
@@ -100,6 +83,8 @@ class CollectionView(View):
 class CollectionListView(View):
     """All collections, by name."""
 
+    model_config = ConfigDict(json_schema_extra=shown({"data": [examples.COLLECTION]}))
+
     data: list[CollectionView]
 
 
@@ -112,6 +97,8 @@ class StatusView(CollectionListView):
 
 class SyncView(View):
     """A sync that was accepted."""
+
+    model_config = ConfigDict(json_schema_extra=shown({"name": "handbook"}))
 
     name: str
 
@@ -135,6 +122,8 @@ class PassCountsView(View):
 class PassView(View):
     """A pass, running or ended."""
 
+    model_config = ConfigDict(json_schema_extra=shown(examples.PASS))
+
     id: int
     trigger: PassTrigger
     outcome: PassOutcome
@@ -149,6 +138,8 @@ class PassView(View):
 
 class PassListView(View):
     """The last passes, newest first."""
+
+    model_config = ConfigDict(json_schema_extra=shown({"data": [examples.PASS]}))
 
     data: list[PassView]
 
@@ -193,6 +184,8 @@ class UnavailableView(View):
 class SearchView(View):
     """The matches, best first."""
 
+    model_config = ConfigDict(json_schema_extra=shown(examples.SEARCH))
+
     matches: list[MatchView]
     truncated: bool = Field(description="Matches were left out to stay within 20 000 characters.")
     unavailable: Maybe[list[UnavailableView]] = None
@@ -203,11 +196,15 @@ class SearchView(View):
 class HealthView(View):
     """The process answers."""
 
+    model_config = ConfigDict(json_schema_extra=shown({"status": "ok"}))
+
     status: Literal["ok"] = "ok"
 
 
 class ReadinessView(View):
     """Whether everything the service needs is there."""
+
+    model_config = ConfigDict(json_schema_extra=shown({"status": "ready"}))
 
     status: Literal["ready", "unready"]
     missing: Maybe[list[str]] = None
@@ -216,6 +213,8 @@ class ReadinessView(View):
 
 class IndexView(View):
     """What this is and where to go on."""
+
+    model_config = ConfigDict(json_schema_extra=shown(examples.INDEX))
 
     name: str
     version: str
@@ -234,7 +233,7 @@ class ErrorView(View):
     """The one shape of an error."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"error": {"code": "not_found", "message": "There is nothing at this path."}}]}
+        json_schema_extra=shown({"error": {"code": "not_found", "message": "There is nothing at this path."}})
     )
 
     error: ErrorDetailView
@@ -336,6 +335,8 @@ def _explanation_view(explanation: Explanation) -> ExplanationView:
 
 class PlanView(View):
     """What a pass would do now."""
+
+    model_config = ConfigDict(json_schema_extra=shown(examples.PLAN))
 
     collection: str
     model: str

@@ -61,7 +61,9 @@ def documents_router(knowledge: Knowledge) -> APIRouter:
         offset: Annotated[
             int, Interval(ge=0, le=COUNT_MAX), DIGITS, Query(alias="page[offset]", description="How many to skip.")
         ] = 0,
-        status: Annotated[DocumentStatus | Absent, Query(alias="filter[status]", description="Only these.")] = None,
+        status: Annotated[
+            DocumentStatus | Absent, Query(alias="filter[status]", description="Only these.", examples=["failed"])
+        ] = None,
     ) -> DocumentListView:
         """List documents by id, without their content, of any kind of collection."""
         page = knowledge.list_documents(existing_name(name), status=status, limit=limit, offset=offset)

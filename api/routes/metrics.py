@@ -11,6 +11,7 @@ from knowledge_worker.errors import UnauthenticatedError
 from knowledge_worker.telemetry.endpoint import may_read
 from knowledge_worker.telemetry.prometheus import CONTENT_TYPE
 
+from ..examples import METRICS
 from ..views import ErrorView
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ def metrics_router(knowledge: Knowledge) -> APIRouter:
         "/metrics",
         response_class=Response,
         responses={
-            200: {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}, "description": "Text for Prometheus."},
+            200: {
+                "content": {CONTENT_TYPE: {"schema": {"type": "string"}, "example": METRICS}},
+                "description": "Text for Prometheus.",
+            },
             401: {"model": ErrorView, "description": "KNOWLEDGE_METRICS_TOKEN is set and was not sent."},
             500: {"model": ErrorView, "description": "Something went wrong here."},
         },

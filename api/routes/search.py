@@ -127,26 +127,27 @@ def search_router(knowledge: Knowledge) -> APIRouter:
         ],
         collection: Annotated[
             list[Annotated[str, Field(json_schema_extra=_NAME)]] | Absent,
-            Query(description="Where to look; may be given several times."),
+            Query(description="Where to look; may be given several times.", examples=[["handbook"]]),
         ] = None,
         collections: Annotated[
             list[Annotated[str, Field(json_schema_extra=_NAME)]] | Absent,
-            Query(description="The same as `collection`; those of both are searched."),
+            Query(description="The same as `collection`; those of both are searched.", examples=[["handbook"]]),
         ] = None,
         top_k: Annotated[
             int, Interval(ge=1, le=RESULTS_MAX), DIGITS, Query(alias="topK", description="The most matches.")
         ] = RESULTS_DEFAULT,
         min_score: Annotated[
             Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | Absent,
-            Query(alias="minScore", description=_MIN_SCORE),
+            Query(alias="minScore", description=_MIN_SCORE, examples=[0.2]),
         ] = None,
-        mode: Annotated[SearchMode | Absent, Query(description=_MODE)] = None,
+        mode: Annotated[SearchMode | Absent, Query(description=_MODE, examples=["semantic"])] = None,
         id_prefix: Annotated[
             Annotated[str, Field(min_length=1, max_length=ID_MAX_CHARS)] | Absent,
-            Query(alias="idPrefix", description=_ID_PREFIX),
+            Query(alias="idPrefix", description=_ID_PREFIX, examples=["guides/"]),
         ] = None,
         source: Annotated[
-            Annotated[str, Field(min_length=1, max_length=TITLE_MAX_CHARS)] | Absent, Query(description=_SOURCE)
+            Annotated[str, Field(min_length=1, max_length=TITLE_MAX_CHARS)] | Absent,
+            Query(description=_SOURCE, examples=["https://example.com/setup"]),
         ] = None,
         per_document: Annotated[
             int, Interval(ge=1, le=RESULTS_MAX), DIGITS, Query(alias="perDocument", description=_PER_DOCUMENT)

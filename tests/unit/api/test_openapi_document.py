@@ -6,6 +6,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from knowledge_worker._bundled import load_api
+from knowledge_worker.domain.document import content_hash
+
+load_api()
+from knowledge_worker_api.views import View  # noqa: E402
+
 
 @pytest.fixture
 def document(client: TestClient) -> dict[str, Any]:
@@ -144,6 +150,49 @@ def test_a_field_that_may_be_absent_is_never_null(document: dict[str, Any]) -> N
     }
     assert "retryAt" not in view["required"]
     assert "updatedAt" in view["required"]
+
+
+def test_every_parameter_body_and_answer_has_an_example(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+
+    def has_example(part: dict[str, Any]) -> bool:
+        schema = part.get("schema", {})
+        referred = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+        return "example" in part or bool({"examples", "default"} & {*schema, *referred})
+
+    parts = {
+        f"{name} {where} {media_type}": part
+        for name, operation in operations(document).items()
+        for where, holder in (("body", operation.get("requestBody", {})), *operation["responses"].items())
+        for media_type, part in holder.get("content", {}).items()
+    }
+    parts |= {
+        f"{name} {one['name']}": one
+        for name, operation in operations(document).items()
+        for one in operation.get("parameters", [])
+    }
+    assert len(parts) > 120
+    assert [name for name, part in parts.items() if not has_example(part)] == []
+
+
+def views() -> list[type[View]]:
+    found, open_ends = list[type[View]](), [View]
+    while open_ends:
+        found += (below := open_ends.pop().__subclasses__())
+        open_ends += below
+    return found
+
+
+def test_every_example_of_an_answer_is_one(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    checked = 0
+    for view in views():
+        for example in schemas.get(view.__name__, {}).get("examples", []):
+            assert view.model_validate(example).model_dump(mode="json", by_alias=True) == example
+            checked += 1
+    assert checked > 12
+    shown = schemas["DocumentView"]["examples"][0]
+    assert shown["hash"] == content_hash(shown["content"])
 
 
 def test_operations_have_plain_names(document: dict[str, Any]) -> None:
