@@ -13,7 +13,7 @@ ENV PIP_CACHE_DIR=/var/cache/pip
 RUN --mount=type=cache,target=/var/cache/pip \
     pip install --quiet --root-user-action ignore --constraint constraints.txt pip \
  && pip --python /opt/knowledge/bin/python install --quiet --constraint constraints.txt \
-      --build-constraint constraints.txt '.[local]'
+      --build-constraint constraints.txt '.[local,otel]'
 
 FROM python:${PYTHON_VERSION}-slim
 LABEL org.opencontainers.image.title="knowledge-worker" \

@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 # Every extra: what CI tests.
-EXTRAS := embedded,local,minilm,fastembed,openai-agents,pydantic-ai,langchain,mcp
+EXTRAS := embedded,local,minilm,fastembed,openai-agents,pydantic-ai,langchain,mcp,otel
 
 # Two test processes, a file to one of them: each has its own servers.
 ARGS ?= -n 2 --dist loadfile

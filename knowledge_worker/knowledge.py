@@ -33,15 +33,15 @@ from knowledge_worker.ports import Clock, EmbeddingModel, Locks, ModelResolver, 
 from knowledge_worker.redis_server import check_server as check_redis
 from knowledge_worker.store.postgres.database import check_server as check_database
 from knowledge_worker.store.protocol import Store
-from knowledge_worker.telemetry.prometheus import Metrics
 from knowledge_worker.wiring import (
     ALIVE_TICKS,
+    Measuring,
     Overrides,
     Parts,
     broker_problems,
     build,
     database_url,
-    observers,
+    measuring,
     redis_url,
 )
 
@@ -87,7 +87,7 @@ class Knowledge:
         self._stop = threading.Event()
         self._making = threading.Lock()
         self._made: Parts | None = None
-        self._measuring: tuple[Metrics, Observer] | None = None
+        self._measuring: Measuring | None = None
 
     # What one can ask for
 
@@ -500,7 +500,7 @@ class Knowledge:
         Args:
             state: also the state of the whole deployment, read from the servers now or a moment ago.
         """
-        return self._measured[0].exposition(*[self._parts.state] if state else [])
+        return self._measured.metrics.exposition(*[self._parts.state] if state else [])
 
     def close(self) -> None:
         """Close every connection of this process."""
@@ -508,6 +508,8 @@ class Knowledge:
             if self._made is not None:
                 self._made.close()
                 self._made = None
+            if self._measuring is not None:
+                self._measuring.close()
 
     # What a worker does
 
@@ -526,7 +528,7 @@ class Knowledge:
     @property
     def observer(self) -> Observer:
         """Told what this process does; asking for it connects to nothing."""
-        return self._measured[1]
+        return self._measured.observer
 
     def run_pass(self, name: str) -> str:
         """Run a pass if one is due; what happened, in a word or two."""
@@ -607,10 +609,10 @@ class Knowledge:
             return self._made
 
     @property
-    def _measured(self) -> tuple[Metrics, Observer]:
+    def _measured(self) -> Measuring:
         with self._making:
             if self._measuring is None:
-                self._measuring = observers(self.settings)
+                self._measuring = measuring(self.settings)
             return self._measuring
 
     def _check_names(self) -> None:

@@ -35,6 +35,7 @@ from knowledge_worker.store.protocol import DeclaredCollection, Store
 from knowledge_worker.telemetry.observers import Observers
 from knowledge_worker.telemetry.prometheus import Metrics
 from knowledge_worker.telemetry.state import StateCollector
+from knowledge_worker.telemetry.tracing import tracing
 
 ALIVE_TICKS: Final = 6
 """A worker that was not seen for so many ticks is dead: it no longer holds a declaration up."""
@@ -82,15 +83,37 @@ class Parts:
     close: Callable[[], None]
 
 
-def observers(settings: Settings) -> tuple[Metrics, Observer]:
-    """The metrics of a process, and who is told of everything that is measured: they and whoever else is set up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """Who is told what a process does.
+
+    Attributes:
+        observer: the metrics, and traces where they are asked for.
+        close: sends the last traces.
+    """
+
+    metrics: Metrics
+    observer: Observer
+    close: Callable[[], None]
+
+
+def measuring(settings: Settings) -> Measuring:
+    """Make the observers of one process; nothing is connected to before something is observed.
+
+    Raises:
+        ConfigurationError: a variable of OpenTelemetry has a value that is not known here.
+    """
     prices = {name: one.price_per_million_tokens for name, one in settings.providers.items()}
     metrics = Metrics(
         version=__version__,
         prices={name: price for name, price in prices.items() if price is not None},
         collections_max=settings.metrics_collections,
     )
-    return metrics, Observers([metrics])
+    traces = tracing()
+    if traces is None:
+        return Measuring(metrics=metrics, observer=metrics, close=lambda: None)
+    observer, close = traces
+    return Measuring(metrics=metrics, observer=Observers([observer, metrics]), close=close)
 
 
 def build(
