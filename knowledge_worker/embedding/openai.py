@@ -42,6 +42,7 @@ class OpenAIModel:
     """An :class:`~knowledge_worker.ports.EmbeddingModel` behind HTTP; it makes no retries.
 
     Nothing of an error body but a known code reaches a message: providers repeat input, and some the key, there.
+    Redirects are not followed: texts go to the address that was set and nowhere else.
 
     Args:
         provider: the name before the slash of its id.
@@ -220,6 +221,8 @@ class OpenAIModel:
             hint = f": check the key in {self._key_variable}" if self._key_variable else ": it wants a key"
         elif status == HTTPStatus.NOT_FOUND:
             hint = f': check the address and the name of the model "{self._model}"'
+        elif status in range(300, 400):
+            hint = ": it sends callers elsewhere, and texts go only to the address that is set; correct the address"
         limited = status == HTTPStatus.TOO_MANY_REQUESTS
         return self._unavailable(f"answered {facts}{hint}", calls, retry_after=wish, rate_limited=limited)
 
@@ -235,9 +238,10 @@ class OpenAIModel:
 
 
 def _make_client(base_url: str, key: str | None) -> AsyncOpenAI:
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-    return AsyncOpenAI(api_key=key or "none", base_url=base_url, max_retries=0)
+    http_client = DefaultAsyncHttpxClient(follow_redirects=False)
+    return AsyncOpenAI(api_key=key or "none", base_url=base_url, max_retries=0, http_client=http_client)
 
 
 def _close_soon(client: PerProcess[AsyncOpenAI]) -> None:

@@ -289,6 +289,21 @@ class TestSecrets:
         assert problem.__context__ is None
         assert "\n" not in problem.message
 
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    def test_no_redirect_carries_texts_or_key_to_another_address(
+        self, provider: ScriptedProvider, make_model: MakeModel, status: int
+    ) -> None:
+        with ScriptedProvider() as other:
+            provider.script(Rule(status=status, headers={"Location": f"http://localhost:{other.port}/v1/embeddings"}))
+            problem = failure(make_model())
+
+            assert other.requests == ()
+        assert isinstance(problem, EmbeddingUnavailableError)
+        assert problem.message == (
+            f'Embedding provider "acme" answered {status}, request req_test: it sends callers elsewhere, and texts go '
+            "only to the address that is set; correct the address."
+        )
+
     def test_a_request_id_is_shown_only_if_it_is_one(self, provider: ScriptedProvider, make_model: MakeModel) -> None:
         provider.script(Rule(status=500, headers={"x-request-id": "a secret recipe for soup"}))
         assert failure(make_model()).message == 'Embedding provider "acme" answered 500.'
