@@ -41,7 +41,7 @@ documents.add_command(import_documents)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path), default="-")
 @click.option("--title", metavar="TEXT", help="Shown with each passage.")
 @click.option("--source", metavar="TEXT", help="Where a person finds it, such as an address.")
-@click.option("--metadata", metavar="JSON", help="A JSON object, kept and shown; not searched.")
+@click.option("--metadata", metavar="JSON", help="A JSON object, kept and shown; searches can be filtered by it.")
 @json_option
 @shared_options
 @click.pass_context
