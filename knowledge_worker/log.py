@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from typing import Literal, TextIO
+from collections.abc import Sequence
+from typing import Any, Literal, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -29,6 +30,9 @@ _LEAST = {
 }
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@'\"]*@")
+
+_ACTING = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What begins a line, moves the cursor or turns the direction of text."""
 
 
 def configure_logging(
@@ -79,9 +83,35 @@ def configure_logging(
 def hide_credentials(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Take ``user:password@`` out of every URL; libraries put addresses into their messages."""
     for key, value in event.items():
-        if isinstance(value, str) and "://" in value:
-            event[key] = _CREDENTIALS.sub("***@", value)
+        event[key] = _without_credentials(value)
     return event
+
+
+def escape_acting(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Show what acts on a terminal as its escape, so that no text from outside can; JSON does that by itself.
+
+    The lines of a traceback stay lines.
+    """
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = "\n".join(map(_escaped, value.split("\n"))) if key == "exception" else _escaped(value)
+    return event
+
+
+def _without_credentials(value: Any) -> Any:
+    match value:
+        case str():
+            return _CREDENTIALS.sub("***@", value) if "://" in value else value
+        case list() | tuple():
+            return [_without_credentials(one) for one in cast("Sequence[Any]", value)]
+        case dict():
+            return {key: _without_credentials(one) for key, one in cast("dict[Any, Any]", value).items()}
+        case _:
+            return value
+
+
+def _escaped(text: str) -> str:
+    return _ACTING.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def _ordered(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -96,7 +126,7 @@ _TRACEBACKS: list[Processor] = [structlog.processors.format_exc_info, hide_crede
 
 def _console(*, colors: bool) -> list[Processor]:
     renderer = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
-    return [*_TRACEBACKS, renderer]
+    return [*_TRACEBACKS, escape_acting, renderer]
 
 
 def _json() -> list[Processor]:

@@ -62,6 +62,45 @@ def test_a_password_in_an_address_is_hidden_in_messages_and_tracebacks() -> None
 
 
 @pytest.mark.parametrize("log_format", ["console", "json"])
+def test_a_password_in_an_address_is_hidden_in_lists_too(log_format: LogFormat) -> None:
+    stream = configured(log_format)
+    structlog.get_logger().error(
+        "wrong", problems=["see https://user:secret-word@host/x"], by={"a": ("ftp://me:secret-word@h",)}
+    )
+    logging.getLogger("library").warning("gave up %s", ["amqp://user:secret-word@host"])
+    assert stream.getvalue().count("***@h") == 3
+    assert "secret-word" not in stream.getvalue()
+
+
+HOSTILE = "a\n12:00:00 [info] all_is_well\r\x1b[2J\x9b31m\u2028\u202egnp.exe"
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_text_from_outside_neither_begins_a_line_nor_acts_on_a_terminal(log_format: LogFormat) -> None:
+    stream = configured(log_format)
+    with structlog.contextvars.bound_contextvars(collection=HOSTILE):
+        structlog.get_logger().warning(
+            "source_report", report=HOSTILE, unspaced=HOSTILE.replace(" ", ""), ids=[HOSTILE]
+        )
+    logging.getLogger("library").warning("refused %s", HOSTILE)
+    assert len(stream.getvalue().splitlines()) == 2
+    assert stream.getvalue().replace("\n", "").isprintable()
+    assert stream.getvalue().count("all_is_well") == 5
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_an_exceptions_text_does_not_act_on_a_terminal(log_format: LogFormat) -> None:
+    stream = configured(log_format)
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    assert "Traceback" in stream.getvalue()
+    assert stream.getvalue().replace("\n", "").isprintable()
+    assert len(stream.getvalue().splitlines()) == 1 or log_format == "console"
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
 def test_a_traceback_never_shows_local_variables(log_format: LogFormat) -> None:
     stream = configured(log_format)
     content = "text of a document"
