@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +54,27 @@ class Service:
         """A client that may do everything below ``/knowledge``."""
         headers = {"Authorization": f"Bearer {WRITER}"}
         return httpx.Client(base_url=f"{self.url}/knowledge/", headers=headers, timeout=60)
+
+    @contextmanager
+    def another_api(self, **settings: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+        """One more API process of the same service, with other settings; its process and its address."""
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        process = self.deployment.start("api", KNOWLEDGE_PORT=str(port), **settings)
+        url = f"http://127.0.0.1:{port}"
+        try:
+            self.deployment.until(lambda: _lives(url), what="another API listens", process=process)
+            yield process, url
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _lives(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz").is_success
+    except httpx.TransportError:
+        return False
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -137,25 +136,13 @@ def test_empty_content_and_what_is_no_object_are_400(notes: httpx.Client, body: 
 
 
 def test_with_a_raised_limit_content_is_bounded_by_its_characters(service: Service, notes: httpx.Client) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    address = f"http://127.0.0.1:{port}/knowledge/collections/notes/documents"
-    api = service.deployment.start("api", KNOWLEDGE_BODY_LIMIT="9000000", KNOWLEDGE_PORT=str(port))
-    try:
-        with httpx.Client(headers=notes.headers, timeout=60) as client:
-            service.deployment.until(lambda: answers(client, address), what="the second API", process=api)
-            most = client.put(f"{address}/most", json={"content": "ä" * CONTENT_MAX_CHARS})
-            more = client.put(f"{address}/more", json={"content": "x" * (CONTENT_MAX_CHARS + 1)})
-    finally:
-        api.terminate()
-        api.wait()
+    with (
+        service.another_api(KNOWLEDGE_BODY_LIMIT="9000000") as (_, url),
+        httpx.Client(headers=notes.headers, timeout=60) as client,
+    ):
+        documents = f"{url}/knowledge/collections/notes/documents"
+        most = client.put(f"{documents}/most", json={"content": "ä" * CONTENT_MAX_CHARS})
+        more = client.put(f"{documents}/more", json={"content": "x" * (CONTENT_MAX_CHARS + 1)})
     assert most.status_code == 202
     assert (more.status_code, more.json()["error"]["field"]) == (400, "content")
     assert listed(notes) == {"most"}
-
-
-def answers(client: httpx.Client, address: str) -> bool:
-    try:
-        return client.get(address).is_success
-    except httpx.TransportError:
-        return False
