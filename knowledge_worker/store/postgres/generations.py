@@ -136,7 +136,7 @@ class PostgresGenerations(GenerationStore):
             if place is None:
                 raise LeaseLostError("The generation is not written any more.")
             _fix_dimensions(tx, generation, settled)
-            # By version, too: a document that was put again meanwhile may be in hand twice, and the older one is dropped.
+            # By version, too: what was put again meanwhile may be in hand twice, and the older one is dropped.
             held = {
                 (row["id"], row["version"])
                 for row in tx.rows(
