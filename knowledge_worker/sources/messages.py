@@ -9,7 +9,7 @@ from knowledge_worker.domain.document import storable
 MESSAGE_MAX_CHARS = 300
 
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
-_QUERY = re.compile(r"(\w+://[^\s'\"<>?]+)\?[^\s'\"<>]*")
+_ADDRESS = re.compile(r"[^\s'\"<>]+")
 _CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -19,7 +19,13 @@ def without_credentials(text: str) -> str:
     >>> without_credentials("no answer from https://me:secret@host.example/a?key=1")
     'no answer from https://host.example/a?…'
     """
-    return _QUERY.sub(r"\1?…", _USER_INFO.sub("", text))
+    return _ADDRESS.sub(_without_query, _USER_INFO.sub("", text))
+
+
+def _without_query(found: re.Match[str]) -> str:
+    scheme, separator, rest = found[0].partition("://")
+    address, mark, _ = rest.partition("?")
+    return f"{scheme}{separator}{address}?…" if separator and mark else found[0]
 
 
 def one_line(text: str) -> str:

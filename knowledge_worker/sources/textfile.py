@@ -16,7 +16,6 @@ TITLE_MAX_CHARS: Final = 300
 """Every chunk carries its document's title, so a heading as long as a file must not become one."""
 
 _HEADING = re.compile(r" {0,3}#(?:[ \t]+(.*))?")
-_CLOSING_HASHES = re.compile(r"(?:^|[ \t]+)#+[ \t]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)")
 
 
@@ -123,10 +122,15 @@ def first_heading(text: str) -> str | None:
         elif marker:
             fence = marker[1]
         elif heading := _HEADING.fullmatch(stripped):
-            title = _CLOSING_HASHES.sub("", heading[1] or "").strip()
+            title = _without_closing_hashes(heading[1] or "").strip()
             if title:
                 return title if len(title) <= TITLE_MAX_CHARS else title[: TITLE_MAX_CHARS - 1] + "…"
     return None
+
+
+def _without_closing_hashes(heading: str) -> str:
+    bare = heading.rstrip(" \t").rstrip("#")
+    return bare if not bare or bare[-1] in " \t" else heading
 
 
 def _looks_wide(data: bytes) -> bool:

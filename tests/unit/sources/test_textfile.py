@@ -56,3 +56,21 @@ def test_foreign_messages_become_one_line_without_credentials() -> None:
     assert one_line("ask https://me:p@ss@host.example/a") == "ask https://host.example/a"
     assert one_line("\x1b[31mred\x00\ud800") == "[31mred \ufffd"
     assert len(one_line("x" * 1000)) == 300
+
+
+MEBIBYTE = 1_048_576
+
+
+@pytest.mark.parametrize(
+    "heading", ["a" + " " * MEBIBYTE + "x", " #" * MEBIBYTE + "x", "#" * MEBIBYTE + "x", " \t" * MEBIBYTE]
+)
+def test_a_heading_made_to_be_slow_ends(heading: str) -> None:
+    """With a pattern that looks anew from every blank, each of these takes hours."""
+    title = heading.strip()
+    assert first_heading(f"# {heading}\n# Next") == (f"{title[: TITLE_MAX_CHARS - 1]}…" if title else "Next")
+
+
+@pytest.mark.parametrize("piece", ["a", "://", "a://", "a://b?", "a://b:c@", "?", "@"])
+def test_a_message_made_to_be_slow_ends(piece: str) -> None:
+    assert len(one_line(piece * MEBIBYTE)) <= 300
+    assert len(one_line("http://" + piece * MEBIBYTE + " x")) <= 300
