@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from annotated_types import Interval
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
+from knowledge_worker.domain.filters import CONDITIONS_MAX, VALUES_MAX, Operator
 from knowledge_worker.domain.limits import (
     ID_MAX_CHARS,
     NAME_MAX_CHARS,
@@ -50,6 +51,31 @@ _METADATA = (
 _ID_PREFIX = "Documents whose id begins with this."
 _SOURCE = "Documents with exactly this source."
 
+_SCALAR: JsonDict = {"type": ["string", "number", "boolean", "null"]}
+_SCALARS: JsonDict = {"type": "array", "items": _SCALAR, "minItems": 1, "maxItems": VALUES_MAX}
+_BOUND: JsonDict = {"type": ["string", "number"]}
+_OPERANDS: Final[dict[Operator, JsonDict]] = {
+    "eq": _SCALAR,
+    "in": _SCALARS,
+    "exists": {"type": "boolean"},
+    "gt": _BOUND,
+    "gte": _BOUND,
+    "lt": _BOUND,
+    "lte": _BOUND,
+}
+# Only described here; checked_filters() refuses what breaks it.
+_CONDITIONS: dict[str, Any] = {
+    "type": "object",
+    "maxProperties": CONDITIONS_MAX,
+    "additionalProperties": {
+        "anyOf": [
+            _SCALAR,
+            _SCALARS,
+            {"type": "object", "properties": {**_OPERANDS}, "additionalProperties": False, "minProperties": 1},
+        ]
+    },
+}
+
 
 class FiltersRequest(BaseModel):
     """Only documents for which all of these hold."""
@@ -62,7 +88,7 @@ class FiltersRequest(BaseModel):
         json_schema_extra={"examples": [{"metadata": {"team": "support", "year": {"gte": 2020}}}]},
     )
 
-    metadata: dict[str, Any] | None = Field(default=None, description=_METADATA)
+    metadata: Annotated[dict[str, Any], WithJsonSchema(_CONDITIONS)] | None = Field(default=None, description=_METADATA)
     id_prefix: str | None = Field(default=None, min_length=1, max_length=ID_MAX_CHARS, description=_ID_PREFIX)
     source: str | None = Field(default=None, min_length=1, max_length=TITLE_MAX_CHARS, description=_SOURCE)
 

@@ -17,7 +17,7 @@ import pytest
 
 from .conftest import Service
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
 
@@ -53,7 +53,7 @@ def attack(service: Service, folder: Path, *options: str, hook_secret: str | Non
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=800,
     )  # fmt: skip
     assert ended.returncode == 0, f"{ended.stdout[-20_000:]}\n{ended.stderr[-4000:]}"
     answer: dict[str, Any] = json.loads(report.read_text())

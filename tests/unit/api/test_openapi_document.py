@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 from knowledge_worker._bundled import load_api
 from knowledge_worker.domain.document import content_hash
+from knowledge_worker.domain.filters import CONDITIONS_MAX, OPERATORS, VALUES_MAX
 
 load_api()
 from knowledge_worker_api.views import View  # noqa: E402
@@ -81,6 +82,18 @@ def test_the_search_body_is_described(document: dict[str, Any]) -> None:
     assert schema["required"] == ["query"]
     assert schema["additionalProperties"] is False
     assert schema["properties"]["topK"]["maximum"] == 20
+
+
+def test_the_conditions_of_a_search_are_described(document: dict[str, Any]) -> None:
+    body = operations(document)["POST /knowledge/search"]["requestBody"]["content"]["application/json"]["schema"]
+    filters = next(one for one in body["properties"]["filters"]["anyOf"] if "properties" in one)
+    conditions = next(one for one in filters["properties"]["metadata"]["anyOf"] if "additionalProperties" in one)
+    (operators,) = [one for one in conditions["additionalProperties"]["anyOf"] if one["type"] == "object"]
+    assert tuple(operators["properties"]) == OPERATORS
+    assert operators["additionalProperties"] is False
+    assert operators["properties"]["in"]["maxItems"] == VALUES_MAX
+    assert operators["properties"]["gte"]["type"] == ["string", "number"]
+    assert conditions["maxProperties"] == CONDITIONS_MAX
 
 
 def test_the_sync_body_is_described_and_may_be_left_out(document: dict[str, Any]) -> None:
