@@ -276,6 +276,10 @@ class Observer(Protocol):
         """Leases whose holder stopped answering were found."""
         ...
 
+    def provider_paused(self, provider: str) -> None:
+        """A provider asked for a pause, which all workers and searches make."""
+        ...
+
     def carrier(self) -> dict[str, str]:
         """What goes along with a message so that the operations it causes are seen as a part of this one."""
         ...

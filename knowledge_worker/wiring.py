@@ -19,6 +19,7 @@ from knowledge_worker.declarations import KnowledgeCollection
 from knowledge_worker.embedding.resolver import Models
 from knowledge_worker.errors import ConfigurationError, KnowledgeError
 from knowledge_worker.indexing.provider_gate import ProviderGate, ProviderLimits
+from knowledge_worker.limiters.measured import MeasuredRateLimiter
 from knowledge_worker.limiters.memory import MemoryRateLimiter
 from knowledge_worker.limiters.redis import RedisRateLimiter
 from knowledge_worker.locks.redis import RedisLocks
@@ -161,7 +162,7 @@ def build(
     if resolver is None:
         resolver = Models(providers=settings.providers, quota_retry_ms=settings.quota_retry_ms)
     models = ModelBook(resolver, declared=declared, default=default_model, observer=observer)
-    gate = ProviderGate(limiter, _provider_limits(settings), pause_ms=limits.retry_ms)
+    gate = ProviderGate(MeasuredRateLimiter(limiter, observer), _provider_limits(settings), pause_ms=limits.retry_ms)
     return Parts(
         node=node,
         declared=tuple(

@@ -25,6 +25,9 @@ class NoObserver:
     def leases_expired(self, count: int) -> None:
         """Do nothing."""
 
+    def provider_paused(self, provider: str) -> None:
+        """Do nothing."""
+
     def carrier(self) -> dict[str, str]:
         """Nothing to send along."""
         return {}
@@ -50,6 +53,11 @@ class Observers:
         """Tell each of them."""
         for one in self._observers:
             one.leases_expired(count)
+
+    def provider_paused(self, provider: str) -> None:
+        """Tell each of them."""
+        for one in self._observers:
+            one.provider_paused(provider)
 
     def carrier(self) -> dict[str, str]:
         """What each of them sends along, together."""

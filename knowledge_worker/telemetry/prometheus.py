@@ -62,7 +62,7 @@ class Metrics:
         def histogram(name: str, what: str, *labels: str, buckets: tuple[float, ...] = _ANSWERS_S) -> Histogram:
             return Histogram(f"knowledge_{name}_seconds", what, labels, registry=registry, buckets=buckets)
 
-        self._passes = counter("passes_total", "Passes that this process ended.", "collection", "outcome")
+        self._passes = counter("passes_total", "Passes that this process ended.", "collection", "trigger", "outcome")
         self._passes_running = Gauge("knowledge_passes_running", "Passes of this process now.", registry=registry)
         self._pass_s = histogram("pass_duration", "Of passes, from lease to end.", "outcome", buckets=_WORK_S)
         self._step_s = histogram("pass_step_duration", "Of the steps of passes.", "step", buckets=_WORK_S)
@@ -78,6 +78,7 @@ class Metrics:
         self._texts = counter("embedding_texts_total", "Texts that became vectors.", *who)
         self._tokens = counter("embedding_tokens_total", "Tokens that providers counted.", *who)
         self._cost = counter("embedding_cost_total", "Of these tokens at the set price, in its currency.", *who)
+        self._pauses = counter("provider_pauses_total", "Pauses that providers asked this process for.", "provider")
         self._searches = counter("searches_total", "Searches.", "mode", "outcome")
         self._search_s = histogram("search_duration", "Of searches.", "mode")
         self._requests = counter("http_requests_total", "HTTP requests.", "method", "route", "status")
@@ -112,6 +113,10 @@ class Metrics:
     def leases_expired(self, count: int) -> None:
         """Count them."""
         self._lease_losses.labels("expired").inc(count)
+
+    def provider_paused(self, provider: str) -> None:
+        """Count it."""
+        self._pauses.labels(provider).inc()
 
     def carrier(self) -> dict[str, str]:
         """Nothing: a counter does not follow a message."""
@@ -148,7 +153,8 @@ class Metrics:
 
     def _pass_ended(self, noted: _Noted, seconds: float) -> None:
         outcome = noted.word("outcome", "ok")
-        self._passes.labels(self._collections.label(noted.word("collection")), outcome).inc()
+        collection = self._collections.label(noted.word("collection"))
+        self._passes.labels(collection, noted.word("trigger"), outcome).inc()
         self._pass_s.labels(outcome).observe(seconds)
         if outcome == "lease_lost":
             self._lease_losses.labels("lost").inc()

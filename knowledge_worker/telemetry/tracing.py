@@ -111,6 +111,9 @@ class Tracing:
     def leases_expired(self, count: int) -> None:
         """Nothing: that is no part of what is done."""
 
+    def provider_paused(self, provider: str) -> None:
+        """Nothing: the call's span tells why."""
+
     def carrier(self) -> dict[str, str]:
         """The current span, if there is one."""
         found: dict[str, str] = {}

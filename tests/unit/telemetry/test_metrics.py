@@ -9,10 +9,13 @@ import pytest
 
 from knowledge_worker.embedding.measured import MeasuredModel
 from knowledge_worker.errors import EmbeddingError, EmbeddingRejectedError, EmbeddingUnavailableError
+from knowledge_worker.limiters.measured import MeasuredRateLimiter
+from knowledge_worker.limiters.memory import MemoryRateLimiter
 from knowledge_worker.ports import Embeddings, Operation
 from knowledge_worker.telemetry.names import OTHERS
 from knowledge_worker.telemetry.observers import Observers
 from knowledge_worker.telemetry.prometheus import Metrics
+from knowledge_worker.testing.limiter_contract import ask
 
 WHO = {"provider": "paid", "model": "m", "purpose": "document"}
 
@@ -77,12 +80,21 @@ def test_a_text_that_was_never_sent_is_no_call(metrics: Metrics) -> None:
     assert value(metrics, "embedding_calls_total", outcome="refused", **WHO) == 0
 
 
+def test_a_pause_is_made_and_counted(metrics: Metrics) -> None:
+    limiter = MeasuredRateLimiter(MemoryRateLimiter(lambda: 0), Observers([metrics]))
+    limiter.pause("paid", ms=1000)
+    assert ask(limiter, provider="paid").paused
+    limiter.resume("paid")
+    assert ask(limiter, provider="paid").granted
+    assert value(metrics, "provider_pauses_total", provider="paid") == 1
+
+
 def test_a_pass_is_counted_with_what_it_did(metrics: Metrics) -> None:
     with metrics.during(Operation.PASS, collection="docs", trigger="start") as seen:
         assert value(metrics, "passes_running") == 1
         seen.note(outcome="incomplete", added=3, deleted=1, embedded=7, reused=2)
     assert value(metrics, "passes_running") == 0
-    assert value(metrics, "passes_total", collection="docs", outcome="incomplete") == 1
+    assert value(metrics, "passes_total", collection="docs", trigger="start", outcome="incomplete") == 1
     assert value(metrics, "pass_documents_total", change="added") == 3
     assert value(metrics, "pass_documents_total", change="deleted") == 1
     assert value(metrics, "pass_passages_total", origin="embedded") == 7
@@ -99,11 +111,11 @@ def test_a_lost_lease_is_told_from_one_that_ran_out(metrics: Metrics) -> None:
 
 def test_names_beyond_the_bound_share_one_label(metrics: Metrics) -> None:
     for name in ("a", "b", "c", "d", "a"):
-        with metrics.during(Operation.PASS, collection=name) as seen:
+        with metrics.during(Operation.PASS, collection=name, trigger="retry") as seen:
             seen.note(outcome="ok")
-    assert value(metrics, "passes_total", collection="a", outcome="ok") == 2
-    assert value(metrics, "passes_total", collection=OTHERS, outcome="ok") == 2
-    assert value(metrics, "passes_total", collection="c", outcome="ok") is None
+    assert value(metrics, "passes_total", collection="a", trigger="retry", outcome="ok") == 2
+    assert value(metrics, "passes_total", collection=OTHERS, trigger="retry", outcome="ok") == 2
+    assert value(metrics, "passes_total", collection="c", trigger="retry", outcome="ok") is None
 
 
 def test_an_operation_that_raises_is_counted_as_failed(metrics: Metrics) -> None:
