@@ -34,9 +34,9 @@ def write_chunks(tx: Transaction, part: Part, language: str, settled: Sequence[S
     tx.run(_ARRIVING)
     _send(tx.driver, settled)
     # The words of a title stand for every passage of its document; text alone was embedded.
-    words = f"to_tsvector('{language}'::regconfig, a.searchable)" if language else "null"
+    words = "to_tsvector(cast(:language as regconfig), a.searchable)" if language else "null"
     values = ", ".join(words if name == "words" else f"a.{name}" for name, _ in COLUMNS)
-    tx.run(f"{part.insert_into} {values} from arriving a")
+    tx.run(f"{part.insert_into} {values} from arriving a", **({"language": language} if language else {}))
 
 
 def _send(connection: Any, settled: Sequence[SettledDocument]) -> None:

@@ -208,6 +208,7 @@ def _engine(url: str, pool_size: int) -> Engine:
         max_overflow=pool_size,
         pool_recycle=1800,
         isolation_level="READ COMMITTED",
+        hide_parameters=True,
         connect_args={"connect_timeout": 5, "application_name": "knowledge-worker"},
     )
     event.listen(engine, "connect", _prepare_connection)
@@ -244,6 +245,7 @@ def _check_alive(connection: psycopg.Connection[Any], record: ConnectionPoolEntr
 
 @contextmanager
 def _translated() -> Generator[None]:
+    """Errors of the libraries become ours where they have a meaning; no other one shows what is stored."""
     try:
         yield
     except KnowledgeError:
@@ -260,9 +262,20 @@ def _translated() -> Generator[None]:
             ) from error
         if error.connection_invalidated or isinstance(original, psycopg.OperationalError | psycopg.InterfaceError):
             raise ServiceUnavailableError(f"PostgreSQL does not answer: {_first_line(original)}") from error
+        _forget_rows(error)
+        if original is not None:
+            _forget_rows(original)
         raise
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise ServiceUnavailableError(f"PostgreSQL does not answer: {_first_line(error)}") from error
+    except psycopg.Error as error:
+        _forget_rows(error)
+        raise
+
+
+def _forget_rows(error: BaseException) -> None:
+    """Keep the first line of an error: DETAIL and CONTEXT below it show whole rows."""
+    error.args = (_first_line(error.args[0] if error.args else ""),)
 
 
 def _first_line(error: object) -> str:
