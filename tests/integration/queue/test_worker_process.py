@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -196,6 +197,40 @@ def test_a_worker_takes_only_the_queues_it_was_given(
     worker.wait_for("embedded handbook")
     assert consumers(create_celery(load_settings(redis_url=url))) == {"control": 0, "sync": 0, "embed": 1}
     assert "ran handbook" not in worker.seen
+
+
+class Planted:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("kind", ["application/x-python-serialize", "application/x-yaml", "pickle"])
+def test_a_message_that_is_no_json_is_refused_and_never_loaded(
+    start: Callable[..., Process], nudges: CeleryQueue, url: str, tmp_path: Path, kind: str
+) -> None:
+    worker = start(WORKER)
+    worker.wait_for("node started")
+    app = create_celery(load_settings(redis_url=url))
+    body = pickle.dumps(([Planted(tmp_path / "planted")], {}, {}))
+    with app.connection_for_write() as connection, connection.channel() as channel:
+        message = channel.prepare_message(
+            base64.b64encode(body).decode(),
+            content_type=kind,
+            content_encoding="binary",
+            headers={"task": "knowledge.sync", "id": "1", "lang": "py"},
+            properties={"delivery_info": {"exchange": "", "routing_key": "sync"}, "delivery_tag": "1"},
+        )
+        channel.basic_publish(message, exchange="", routing_key="sync")
+
+    worker.wait_for("ContentDisallowed")
+    assert nudges.nudge_sync("handbook")
+    worker.wait_for("ran handbook")
+    assert not (tmp_path / "planted").exists()
 
 
 def test_beat_asks_and_leaves_no_file(start: Callable[..., Process], tmp_path: Path) -> None:

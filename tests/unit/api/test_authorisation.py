@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import contextlib
+import hmac
+import importlib
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from knowledge_worker._bundled import load_api
+from knowledge_worker.config import TokenSettings
+from knowledge_worker.errors import UnauthenticatedError
 
 ROUTES = [
     ("GET", "/knowledge"),
@@ -107,3 +113,24 @@ def test_outside_the_base_no_token_is_needed(client: TestClient) -> None:
     statuses = {path: client.get(path).status_code for path in ("/", "/healthz", "/readyz", "/openapi.json", "/docs")}
     assert set(statuses.values()) == {200}
     assert client.get("/elsewhere").status_code == 404
+
+
+def test_a_token_is_compared_with_all_in_the_same_steps_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By digests of equal length, with the comparison that takes the same time for any two."""
+    api = load_api()
+    auth = importlib.import_module(f"{api.__name__}.auth")
+    values = ["first-token-0123456789", "second-token-0123456789-and-longer", "third-token-0123456789"]
+    tokens = auth.Tokens(TokenSettings(value=value, id=value[:5], permissions=("*",)) for value in values)
+    compared: list[tuple[int, int]] = []
+
+    def noted(known: bytes, given: bytes) -> bool:
+        compared.append((len(known), len(given)))
+        return hmac.compare_digest(known, given)
+
+    monkeypatch.setattr(auth, "hmac", SimpleNamespace(compare_digest=noted))
+    for sent in [*values, values[0][:-1], "", "x" * 5000]:
+        with contextlib.suppress(UnauthenticatedError):
+            tokens.authorise([(b"authorization", f"Bearer {sent}".encode())], "knowledge:read")
+
+    assert compared == [(32, 32)] * len(values) * 6
+    assert not any(value in repr(vars(tokens)) for value in values)

@@ -41,6 +41,17 @@ def test_a_signed_request_asks_for_a_sync_whatever_its_body(
     assert syncs(knowledge) == ["handbook"]
 
 
+def test_a_replayed_request_can_ask_for_the_same_sync_and_for_nothing_else(
+    client: TestClient, knowledge: Any, sign: Sign
+) -> None:
+    """A request is not marked as used; what asking again costs is a read, and requests that wait are one."""
+    headers = sign(BODY)
+    assert [client.post(URL, content=BODY, headers=headers).status_code for _ in range(3)] == [202] * 3
+    assert client.post(f"{URL}?force=true", content=BODY, headers=headers).status_code == 400
+    assert client.post("/knowledge/collections/handbook/sync", content=BODY, headers=headers).status_code == 401
+    assert knowledge.asked == [("sync", "handbook", False, False)] * 3
+
+
 def test_a_token_is_neither_needed_nor_enough(writer: TestClient, knowledge: Any, sign: Sign) -> None:
     assert writer.post(URL, content=BODY).status_code == 401
     assert syncs(knowledge) == []

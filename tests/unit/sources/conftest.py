@@ -116,3 +116,58 @@ def git_server(tmp_path: Path) -> Iterator[GitServer]:
     httpd.shutdown()
     thread.join()
     httpd.server_close()
+
+
+@dataclass
+class GitRedirect:
+    """A server that sends callers elsewhere once they showed their password.
+
+    Attributes:
+        location: where to.
+        asked: the kind of ``Authorization`` of the requests that it redirected.
+        elsewhere: the header ``Authorization`` of each request that came to the other address.
+    """
+
+    port: int
+    location: str
+    asked: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def git_redirect() -> Iterator[GitRedirect]:
+    class Quiet(BaseHTTPRequestHandler):
+        def answer(self, status: int, **headers: str) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": "0"}.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that it is called with
+            pass
+
+    class Elsewhere(Quiet):
+        def do_GET(self) -> None:
+            redirect.elsewhere.append(self.headers.get("Authorization", ""))
+            self.answer(401, WWW_Authenticate='Basic realm="other"')
+
+    class Redirecting(Quiet):
+        def do_GET(self) -> None:
+            given = self.headers.get("Authorization", "")
+            if not given:
+                self.answer(401, WWW_Authenticate='Basic realm="git"')
+                return
+            redirect.asked.append(given.partition(" ")[0])
+            self.answer(302, Location=redirect.location)
+
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in (Redirecting, Elsewhere)]
+    path = "origin/.git/info/refs?service=git-upload-pack"
+    redirect = GitRedirect(servers[0].server_port, f"http://localhost:{servers[1].server_port}/{path}")
+    threads = [threading.Thread(target=server.serve_forever, args=(0.05,)) for server in servers]
+    for thread in threads:
+        thread.start()
+    yield redirect
+    for server, thread in zip(servers, threads, strict=True):
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -21,7 +21,7 @@ from knowledge_worker.sources.git import GitSource, git
 from knowledge_worker.sources.reading import ReadContext, SourceRead, read_sources
 
 if TYPE_CHECKING:
-    from .conftest import GitServer, Repository
+    from .conftest import GitRedirect, GitServer, Repository
 
 
 @pytest.fixture
@@ -208,6 +208,24 @@ def test_credentials_reach_git_and_nothing_else(
     assert not any("pass-w" in text or "reader" in text for text in said)
     assert not any(b"pass-w" in content for content in stored)
     assert "127.0.0.1" in said[1]
+
+
+def test_a_redirect_takes_no_credentials_to_another_address(git_redirect: GitRedirect, cache: Path) -> None:
+    with pytest.raises(SourceError):
+        read(made(f"http://reader:pass-w0rd@127.0.0.1:{git_redirect.port}/origin/.git", cache))
+
+    assert git_redirect.asked == ["Basic"]
+    assert git_redirect.elsewhere == [""] * len(git_redirect.elsewhere) != []
+
+
+@pytest.mark.parametrize("scheme", ["file", "ftp", "ext", "ssh"])
+def test_a_redirect_leads_to_http_only(
+    repository: Repository, git_redirect: GitRedirect, cache: Path, scheme: str
+) -> None:
+    repository.commit({"a.md": "text"})
+    git_redirect.location = f"{scheme}://{repository.path}/.git/info/refs?service=git-upload-pack"
+    with pytest.raises(SourceError, match="git failed"):
+        read(made(f"http://reader:pass-w0rd@127.0.0.1:{git_redirect.port}/origin/.git", cache))
 
 
 def test_a_password_on_the_way_is_not_on_a_command_line(cache: Path, tmp_path: Path, monkeypatch: Any) -> None:
