@@ -578,6 +578,14 @@ class Health(Protocol):
         """
         ...
 
+    def passages(self, *, most: int, others: str) -> dict[str, int]:
+        """The passages that searches of the same collections look at; of large ones PostgreSQL's estimate.
+
+        Raises:
+            ServiceUnavailableError: counting them took too long.
+        """
+        ...
+
 
 class Store(Protocol):
     """Everything that must not be lost."""

@@ -52,6 +52,14 @@ class StateCollector(Collector):
             "pulse": lambda: _pulse(health.pulse(alive_ms=alive_ms)),
             "collections": lambda: _collections(health.collections(most=collections_max, others=OTHERS)),
             "documents": lambda: _documents(health.documents(most=collections_max, others=OTHERS)),
+            "passages": lambda: [
+                _gauge(
+                    "collection_passages",
+                    "Passages that searches look at.",
+                    "collection",
+                    health.passages(most=collections_max, others=OTHERS),
+                )
+            ],
             "queues": lambda: [_gauge("queue_messages", "Messages that wait.", "queue", queue_lengths())],
             "consumers": lambda: [_gauge("queue_consumers", "Workers that answered.", "queue", queue_consumers())],
         }

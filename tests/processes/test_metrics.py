@@ -187,6 +187,7 @@ def test_what_passes_failures_and_searches_leave_in_the_metrics(
 
     statuses = {one: page.value("knowledge_collection_documents", status=one) for one in ("pending", "ready", "failed")}
     assert statuses == {"pending": 1, "ready": 2, "failed": 1}
+    assert page.value("knowledge_collection_passages", collection="notes") == 2
     assert 0 <= time.time() - page.value("knowledge_collection_pending_since_timestamp_seconds") < 60
     assert 0 <= time.time() - page.value("knowledge_collection_synced_timestamp_seconds") < 60
     assert page.value("knowledge_collection_failures", collection="notes") == 1
@@ -198,7 +199,7 @@ def test_what_passes_failures_and_searches_leave_in_the_metrics(
         "sync": 1,
         "embed": 1,
     }
-    assert page.value("knowledge_state_read_success") == 5
+    assert page.value("knowledge_state_read_success") == 6
     page = watched.page(worker)
     assert page.value("knowledge_passes_total", collection="notes", outcome="failed") == 1
     recorded = client.get("collections/notes/passes").json()["data"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from knowledge_worker.domain.limits import Limits
 from knowledge_worker.domain.vitals import CollectionVitals, DocumentVitals, Pulse
 from knowledge_worker.errors import KnowledgeError
 from knowledge_worker.store.postgres import migrate as _migrate
-from knowledge_worker.store.postgres.database import NOW, Database
+from knowledge_worker.store.postgres.database import NOW, Database, Transaction
+from knowledge_worker.store.postgres.placement import OWN_TABLE_PREFIX
 from knowledge_worker.store.protocol import Health
 
 STATEMENT_TIMEOUT_MS: Final = 3_000
@@ -45,7 +48,7 @@ class PostgresHealth(Health):
         ]
 
     def pulse(self, *, alive_ms: int) -> Pulse:
-        with self._database.transaction() as tx:
+        with self._bounded() as tx:
             row = tx.row(
                 f"""
                 select h.at as ticked_at, round(1000 * extract(epoch from {NOW} - h.at)) as tick_age_ms,
@@ -63,7 +66,7 @@ class PostgresHealth(Health):
         return Pulse(**row)
 
     def collections(self, *, most: int, others: str) -> list[CollectionVitals]:
-        with self._database.transaction() as tx:
+        with self._bounded() as tx:
             rows = tx.rows(
                 f"""
                 with {_NAMED}
@@ -80,8 +83,7 @@ class PostgresHealth(Health):
         return [CollectionVitals(**row) for row in rows]
 
     def documents(self, *, most: int, others: str) -> list[DocumentVitals]:
-        with self._database.transaction() as tx:
-            tx.run(f"set local statement_timeout = {STATEMENT_TIMEOUT_MS:d}")
+        with self._bounded() as tx:
             rows = tx.rows(
                 f"""
                 with {_NAMED}, counted as (
@@ -101,3 +103,29 @@ class PostgresHealth(Health):
                 others=others,
             )
         return [DocumentVitals(**row) for row in rows]
+
+    def passages(self, *, most: int, others: str) -> dict[str, int]:
+        # Counting the rows of a large table takes seconds; the planner's number is renewed by every vacuum.
+        with self._bounded() as tx:
+            rows = tx.rows(
+                f"""
+                with {_NAMED}, shared as (select generation_id, count(*) as chunks from chunks group by 1)
+                select n.label as name, cast(coalesce(sum(
+                    case when g.storage = 'own' then greatest(t.reltuples, 0) else s.chunks end
+                  ), 0) as bigint) as passages
+                from named n left join generations g on g.id = n.serving
+                left join shared s on s.generation_id = g.id
+                left join pg_class t on t.oid = to_regclass('{OWN_TABLE_PREFIX}' || g.id)
+                group by n.label
+                """,
+                most=most,
+                others=others,
+            )
+        return {row["name"]: row["passages"] for row in rows}
+
+    @contextmanager
+    def _bounded(self) -> Generator[Transaction]:
+        """Statements that are given up when they take long."""
+        with self._database.transaction() as tx:
+            tx.run(f"set local statement_timeout = {STATEMENT_TIMEOUT_MS:d}")
+            yield tx

@@ -112,9 +112,12 @@ class Place:
         return (self.written,)
 
 
+OWN_TABLE_PREFIX: Final = "chunks_"
+
+
 def own_table(generation: int) -> str:
     """The name of a generation's own table."""
-    return f"chunks_{generation:d}"
+    return f"{OWN_TABLE_PREFIX}{generation:d}"
 
 
 _PLACES = """

@@ -11,6 +11,8 @@ from knowledge_worker.domain.limits import Limits
 from knowledge_worker.errors import ServiceUnavailableError
 from knowledge_worker.store.postgres import PostgresStore, health
 
+from .conftest import Index, numbered
+
 INSERT = "insert into collections (name, kind, model{more}) values (%s, %s, 'm'{values}) returning id"
 DOCUMENT = """
     insert into documents (collection_id, document_id, content, chars, hash, details_hash, metadata_hash, status,
@@ -50,6 +52,7 @@ def test_before_anything_ran_there_was_no_tick(store: PostgresStore) -> None:
     assert (pulse.tick_age_ms, pulse.stuck_claims, pulse.workers) == (None, 0, 0)
     assert store.health.collections(most=5, others="_others") == []
     assert store.health.documents(most=5, others="_others") == []
+    assert store.health.passages(most=5, others="_others") == {}
 
 
 def test_a_tick_is_recorded_where_nothing_is_lost(store: PostgresStore, database: psycopg.Connection) -> None:
@@ -105,6 +108,18 @@ def test_collections_beyond_the_bound_are_told_together_and_declared_ones_first(
     assert (documents["m1"].pending, documents["declared"].pending) == (2, 1)
     assert documents["declared"].pending_since < documents["_others"].pending_since
     assert documents["m1"].pending_since < documents["declared"].pending_since, "the oldest of two"
+
+
+def test_passages_are_those_that_are_served_whichever_table_holds_them(small_store: PostgresStore) -> None:
+    for name, count in {"empty": 0, "small": 3, "large": 60, "other": 2}.items():
+        index = Index(small_store, name)
+        if count:
+            index.run(**numbered(0, count))
+        if name == "small":
+            lease = index.acquire()
+            index.write(lease.guard, index.begin(lease, "another-model"))
+    assert small_store.health.passages(most=9, others="_others") == {"empty": 0, "small": 3, "large": 60, "other": 2}
+    assert small_store.health.passages(most=2, others="_others") == {"empty": 0, "small": 3, "_others": 62}
 
 
 def test_documents_are_not_counted_for_longer_than_is_allowed(

@@ -42,6 +42,9 @@ class Health:
             raise ServiceUnavailableError("PostgreSQL does not answer: canceling statement due to statement timeout")
         return [DocumentVitals(name="docs", pending=1, ready=2, failed=3, pending_since=AT)]
 
+    def passages(self, *, most: int, others: str) -> dict[str, int]:
+        return {"docs": 9}
+
 
 class Clock:
     now = 0.0
@@ -88,6 +91,7 @@ def test_what_is_known_is_shown_and_what_is_not_is_absent(health: Health, clock:
     assert value(registry, "collection_retry_timestamp_seconds", collection="docs") == AT.timestamp()
     assert value(registry, "collection_failures", collection="docs") == 4
     assert value(registry, "collection_documents", collection="docs", status="failed") == 3
+    assert value(registry, "collection_passages", collection="docs") == 9
     assert value(registry, "collection_pending_since_timestamp_seconds", collection="docs") == AT.timestamp()
     assert value(registry, "collection_running", collection=OTHERS) == 2
     for name in ("synced_timestamp", "resync_interval", "retry_timestamp"):
@@ -121,8 +125,8 @@ def test_a_part_that_cannot_be_read_says_so_and_leaves_the_others(health: Health
     registry = shown(health, clock, no_broker)
     success = {
         part: value(registry, "state_read_success", part=part)
-        for part in ("pulse", "collections", "documents", "queues", "consumers")
+        for part in ("pulse", "collections", "documents", "passages", "queues", "consumers")
     }
-    assert success == {"pulse": 1, "collections": 1, "documents": 0, "queues": 1, "consumers": 0}
+    assert success == {"pulse": 1, "collections": 1, "documents": 0, "passages": 1, "queues": 1, "consumers": 0}
     assert value(registry, "collection_documents", collection="docs", status="ready") is None
     assert value(registry, "collection_failing", collection="docs") == 1
