@@ -45,13 +45,14 @@ class Metrics:
     Args:
         version: of this program.
         prices: by provider, of a million tokens.
-        collections_max: how many collections are counted by name.
+        collections_max: how many collections, and how many models, are counted by name.
     """
 
     def __init__(self, *, version: str, prices: Mapping[str, float], collections_max: int) -> None:
         self.registry = registry = CollectorRegistry()
         self._prices = prices
         self._collections = BoundedNames(collections_max)
+        self._models = BoundedNames(collections_max)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
         Info("knowledge_build", "The version that runs.", registry=registry).info({"version": version})
@@ -165,7 +166,7 @@ class Metrics:
 
     def _call_ended(self, noted: _Noted, seconds: float) -> None:
         provider = noted.word("provider")
-        who = (provider, noted.word("model"), noted.word("purpose"))
+        who = (provider, self._models.label(noted.word("model")), noted.word("purpose"))
         tokens = noted.number("tokens")
         self._calls.labels(*who, noted.word("outcome", "ok")).inc(noted.number("calls"))
         self._call_s.labels(*who).observe(seconds)

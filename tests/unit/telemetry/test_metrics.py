@@ -118,6 +118,14 @@ def test_names_beyond_the_bound_share_one_label(metrics: Metrics) -> None:
     assert value(metrics, "passes_total", collection="c", trigger="retry", outcome="ok") is None
 
 
+def test_models_beyond_the_bound_share_one_label_too(metrics: Metrics) -> None:
+    for model in ("a", "b", "c", "d"):
+        with metrics.during(Operation.CALL, provider="paid", model=model, purpose="document", calls=1):
+            pass
+    assert value(metrics, "embedding_calls_total", **{**WHO, "model": "a"}, outcome="ok") == 1
+    assert value(metrics, "embedding_calls_total", **{**WHO, "model": OTHERS}, outcome="ok") == 2
+
+
 def test_an_operation_that_raises_is_counted_as_failed(metrics: Metrics) -> None:
     with pytest.raises(ZeroDivisionError), metrics.during(Operation.SEARCH, mode="hybrid"):
         _ = 1 / 0
