@@ -23,7 +23,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up lint types contracts test install dev format constraints dist clean
+.PHONY: help up lint types contracts test audit install dev format constraints dist clean
 
 help: ## list what make can do here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,11 @@ types: dev ## strict types
 
 contracts: dev ## which part may import which
 	@$(BIN)/lint-imports
+
+# --strict: a package that nobody could look up is a failure and not a clean bill.
+audit: dev ## known vulnerabilities of what constraints.txt pins; asks PyPI, so it needs a network
+	@$(PIP_INSTALL) pip-audit
+	@$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
 format: dev ## rewrite the code in the one style
 	@$(BIN)/ruff check --fix
