@@ -124,6 +124,14 @@ def test_an_answer_of_something_else_is_a_wrong_address(
         client.collections()
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(client: KnowledgeClient, service: Service, status: int) -> None:
+    service.script = [httpx.Response(status, headers={"Location": "http://elsewhere.test/kb/knowledge/collections"})]
+    with pytest.raises(ConfigurationError, match="base URL"):
+        client.put_document("notes", "d1", "text")
+    assert {request.url.host for request in service.requests} == {"service.test"}
+
+
 def test_readiness_of_something_else_is_no_readiness(client: KnowledgeClient, service: Service) -> None:
     service.script = [httpx.Response(503, text="<html>")]
     with pytest.raises(ServiceUnavailableError):

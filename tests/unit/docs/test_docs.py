@@ -287,6 +287,35 @@ def test_the_operators_page_names_only_events_that_are_logged() -> None:
     assert shown <= events_in_code()
 
 
+# Security
+
+SECURITY = DOCS / "security.md"
+
+
+def tests_of(file: Path) -> set[str]:
+    """Names of the tests in a file, those of classes too."""
+    return {
+        node.name
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
+
+
+def test_every_line_of_the_security_page_names_a_test_that_exists() -> None:
+    lines = [line for line in section(SECURITY, "Line by line").splitlines() if line.startswith("|")]
+    claims = [line for line in lines if not re.match(r"\| (what holds|---)", line)]
+    named = [re.findall(r"`([\w/]+\.py)::(\w+)` \|$", line) for line in claims]
+
+    assert [line for line, found in zip(claims, named, strict=True) if not found] == []
+    missing = [
+        f"{file}::{test}"
+        for found in named
+        for file, test in found
+        if not (ROOT / "tests" / file).is_file() or test not in tests_of(ROOT / "tests" / file)
+    ]
+    assert missing == []
+
+
 # Examples
 
 PYTHON_BLOCKS = [

@@ -16,8 +16,8 @@ from detect_secrets.plugins.base import RegexBasedDetector
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = {
-    "...", "c", "hidden", "p", "p4ss", "pass-w0rd", "password", "pw", "secret", "secret-word", "very-secret", "w", "word", "x",
-    "{TOKEN}", "{password}",
+    "...", "c", "hidden", "p", "p4ss", "pass-w0rd", "password", "pw", "secret", "secret-word", "very-secret", "w",
+    "word", "x", "{TOKEN}", "{password}",
 }  # fmt: skip
 """Passwords of addresses that documentation and tests show."""
 NO_SECRETS = {"Public IP (ipv4)"}
