@@ -128,7 +128,7 @@ def test_an_answer_of_something_else_is_a_wrong_address(
 def test_a_redirect_is_not_followed(client: KnowledgeClient, service: Service, status: int) -> None:
     service.script = [httpx.Response(status, headers={"Location": "http://elsewhere.test/kb/knowledge/collections"})]
     with pytest.raises(ConfigurationError, match="base URL"):
-        client.put_document("notes", "d1", "text")
+        client.put("notes", "d1", "text")
     assert {request.url.host for request in service.requests} == {"service.test"}
 
 
