@@ -292,7 +292,7 @@ def test_the_operators_page_names_only_events_that_are_logged() -> None:
 SECURITY = DOCS / "security.md"
 
 
-def tests_of(file: Path) -> set[str]:
+def names_of_tests(file: Path) -> set[str]:
     """Names of the tests in a file, those of classes too."""
     return {
         node.name
@@ -311,7 +311,7 @@ def test_every_line_of_the_security_page_names_a_test_that_exists() -> None:
         f"{file}::{test}"
         for found in named
         for file, test in found
-        if not (ROOT / "tests" / file).is_file() or test not in tests_of(ROOT / "tests" / file)
+        if not (ROOT / "tests" / file).is_file() or test not in names_of_tests(ROOT / "tests" / file)
     ]
     assert missing == []
 
