@@ -222,7 +222,7 @@ def _state(settings: Settings, store: Store, celery: Celery | None) -> StateColl
         collections_max=settings.metrics_collections,
         alive_ms=ALIVE_TICKS * settings.tick_ms,
         queue_lengths=lambda: {} if celery is None else queue_lengths(redis_url(settings)),
-        queue_consumers=lambda: {} if celery is None else consumers(celery, timeout=CONSUMERS_TIMEOUT_S),
+        queue_consumers=lambda: {} if celery is None else _consumers(celery),
     )
 
 
@@ -233,9 +233,7 @@ def _now_ms(clock: Clock | None) -> Callable[[], float] | None:
 def broker_problems(celery: Celery) -> list[str]:
     """Queues that no worker consumes, or that Redis does not answer; one line each."""
     try:
-        found = consumers(celery, timeout=CONSUMERS_TIMEOUT_S)
-        if not all(found.values()):
-            found = consumers(celery, timeout=1.0)
+        found = _consumers(celery)
     except KnowledgeError as error:
         return [f"redis: {error.message}"]
     return [
@@ -243,6 +241,11 @@ def broker_problems(celery: Celery) -> list[str]:
         for name, count in found.items()
         if count == 0
     ]
+
+
+def _consumers(celery: Celery) -> dict[str, int]:
+    found = consumers(celery, timeout=CONSUMERS_TIMEOUT_S)
+    return found if all(found.values()) else consumers(celery, timeout=1.0)
 
 
 def database_url(settings: Settings) -> str:

@@ -46,6 +46,7 @@ NUDGE_EXPIRES_S: Final = 60
 PUBLISH_TIMEOUT_S: Final = 1.0
 PUBLISHERS: Final = 32
 """Callers of one process that publish at once; further ones wait for the first to be done."""
+BRPOP_TIMEOUT_S: Final = 0.05
 REST_S: Final = 2.0
 WARN_EVERY_S: Final = 30.0
 
@@ -233,7 +234,10 @@ def consumers(app: Celery, timeout: float = 1.0) -> dict[str, int]:
     """
     try:
         _probe(app)
-        answers = app.control.inspect(timeout=timeout).active_queues()
+        # Not a pooled connection: there, the BRPOP that the last question left behind takes the answers away. It ends
+        # with its own timeout, which is the polling interval, and closing waits for that.
+        with app.connection_for_write(transport_options={"polling_interval": BRPOP_TIMEOUT_S}) as connection:
+            answers = app.control.inspect(timeout=timeout, connection=connection).active_queues()
     except _PUBLISH_ERRORS as error:
         cause = error.__cause__ or error
         raise ServiceUnavailableError(f"Redis does not answer ({type(cause).__name__}).") from None
