@@ -62,6 +62,7 @@ async def run(
     hand: Hand,
     truth: Truth,
     *,
+    database_url: str,
     seconds: float,
     seed: int,
     writers: int,
@@ -84,7 +85,7 @@ async def run(
         )
         for name in DECLARED:
             await people.sync(name)
-        await wait_for_quiet(client, truth)
+        await wait_for_quiet(client, database_url, truth)
         watching.cancel()
 
 
@@ -141,6 +142,7 @@ def soak(
                 supervisor,
                 hand,
                 truth,
+                database_url=servers.database_url,
                 seconds=60 * options.minutes,
                 seed=options.seed,
                 writers=options.writers,

@@ -273,6 +273,8 @@ class EmbeddingUnavailableError(EmbeddingError):
 class ProviderBusyError(EmbeddingUnavailableError):
     """Nothing was asked: the provider's limits are used up, or it asked for a pause."""
 
+    code = "provider_busy"
+
 
 class LeaseLostError(KnowledgeError):
     """Another worker owns the collection now: stop and write nothing."""

@@ -36,8 +36,8 @@ class Cost:
     again: int = 0
 
 
-async def wait_for_quiet(client: httpx.AsyncClient, truth: Truth) -> None:
-    """Until nothing is pending, running or due; some time is enough for that."""
+async def wait_for_quiet(client: httpx.AsyncClient, database_url: str, truth: Truth) -> None:
+    """Until nothing is pending, running or asked for; some time is enough for that."""
     end = time.monotonic() + QUIET_S
     views: list[dict[str, Any]] = []
     while time.monotonic() < end:
@@ -46,10 +46,19 @@ async def wait_for_quiet(client: httpx.AsyncClient, truth: Truth) -> None:
         except httpx.HTTPError:
             await asyncio.sleep(0.5)
             continue
-        if len(views) == len(DECLARED + MANAGED) and all(map(_is_quiet, views)):
+        if len(views) == len(DECLARED + MANAGED) and all(map(_is_quiet, views)) and not _asked_for(database_url):
             return
         await asyncio.sleep(0.5)
     truth.problem(f"not quiet after {QUIET_S:.0f} s: {[view for view in views if not _is_quiet(view)]}")
+
+
+def _asked_for(database_url: str) -> list[str]:
+    """Collections with a request that is not done, or a pass that runs."""
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "select name from collections where sync_done < sync_requested or holder is not null order by name"
+        ).fetchall()
+    return [name for (name,) in rows]
 
 
 def _is_quiet(view: dict[str, Any]) -> bool:
@@ -68,10 +77,7 @@ def compare(database_url: str, truth: Truth) -> Counter[str]:
             )
         }
         passages = _passages(connection)
-        left = connection.execute(
-            "select name from collections where sync_done < sync_requested or holder is not null"
-        ).fetchall()
-    for (name,) in left:
+    for name in _asked_for(database_url):
         truth.problem(f"{name}: a request for a sync is not done")
     for key in sorted(wanted.keys() - stored.keys()):
         truth.problem(f"{key} is not there")

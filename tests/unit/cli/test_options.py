@@ -72,7 +72,9 @@ def test_a_running_up_is_found_and_a_set_address_wins(
     call: Call, knowledge: FakeKnowledge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KNOWLEDGE_DATABASE_URL")
-    running = SimpleNamespace(database_url="postgresql://localhost/found", redis_url="redis://localhost:2")
+    running = SimpleNamespace(
+        database_url="postgresql://localhost/found", redis_url="redis://localhost:2", model="local/wordllama"
+    )
     monkeypatch.setattr("knowledge_worker.embedded.directory.running_servers", lambda _: running)
     assert call("status").code == 0
     settings = knowledge.settings
@@ -81,6 +83,7 @@ def test_a_running_up_is_found_and_a_set_address_wins(
     assert settings.redis_url is not None
     assert settings.database_url.get_secret_value() == "postgresql://localhost/found"
     assert settings.redis_url.get_secret_value() == "redis://localhost:1"
+    assert settings.model == "local/wordllama"
 
 
 @pytest.mark.parametrize(
