@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from knowledge_worker.errors import InputTooLargeError, InvalidInputError
 
-from .errors import invalid_input
+from .errors import SentFieldError, invalid_input
 from .known import refuse_unknown
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_SHOWN_NAME_MAX_CHARS: Final = 80
 
 
 def _whole(value: object) -> object:
@@ -60,10 +62,15 @@ def parse_object(text: bytes, *, called: str = "body") -> dict[str, Any]:
         called: what the text is, for the message.
 
     Raises:
+        SentFieldError: an object in it, however deep, has two values of one name.
         InvalidInputError: no JSON object in UTF-8, or one with a number that Python cannot hold.
     """
     try:
-        value = json.loads(text.decode("utf-8"), parse_int=_integer, parse_constant=_refuse)
+        value = json.loads(
+            text.decode("utf-8"), parse_int=_integer, parse_constant=_refuse, object_pairs_hook=_each_name_once
+        )
+    except _NamedTwiceError as error:
+        raise SentFieldError(f'"{error.shown}": given several times.', field=error.shown) from None
     except _TooManyDigitsError:
         raise InvalidInputError(f"A number in the {called} is too large.") from None
     except (ValueError, RecursionError):
@@ -91,8 +98,25 @@ async def _read(request: Request, *, limit: int) -> bytes:
     return bytes(body)
 
 
+class _NamedTwiceError(Exception):
+    """An object has two values of one name; which of them is meant nobody can tell."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        # JSON can spell a lone surrogate, which no answer could carry.
+        self.shown = name[:_SHOWN_NAME_MAX_CHARS].encode("utf-8", "replace").decode("utf-8")
+
+
 class _TooManyDigitsError(Exception):
     """Python reads no integer of more than some thousand digits."""
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        seen: set[str] = set()
+        raise _NamedTwiceError(next(name for name, _ in pairs if name in seen or seen.add(name)))
+    return values
 
 
 def _integer(digits: str) -> int:

@@ -63,6 +63,8 @@ def test_a_request_without_a_body_puts_nothing(writer: TestClient) -> None:
         (b'{"id": "a", "content": ' + b"[" * 100_000, None),
         (b'{"id": "a", "content": ' + b"9" * 5000 + b"}", None),
         (b'{"id": "a", "content": "x", "trusted": true}', "trusted"),
+        (b'{"id": "a", "content": "x", "id": "b"}', "id"),
+        (b'{"id": "a", "content": "x", "metadata": {"k": 1, "k": 2}}', "k"),
         (b'{"content": "x"}', "id"),
         (b'{"id": "a"}', "content"),
         (b'{"id": "a", "content": ""}', "content"),

@@ -64,6 +64,21 @@ def test_a_number_that_python_cannot_read_is_400_and_called_so(reader: TestClien
     assert knowledge.asked == []
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"query": "a", "query": "b"}', "query"),
+        (b'{"query": "a", "filters": {"metadata": {"k": 1, "k": 1}}}', "k"),
+        (b'{"query": "a", "x\\ud800": 1, "x\\ud800": 2}', "x?"),
+    ],
+)
+def test_a_field_given_twice_is_400_and_named(reader: TestClient, knowledge: Any, body: bytes, field: str) -> None:
+    answer = reader.post(URL, content=body)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (400, field)
+    assert "several times" in answer.json()["error"]["message"]
+    assert knowledge.asked == []
+
+
 def test_only_the_query_is_needed(reader: TestClient, knowledge: Any) -> None:
     reader.post(URL, json={"query": "x", "collections": None, "minScore": None})
     reader.get(f"{URL}?q=x")
