@@ -197,7 +197,7 @@ def build(
             observer=observer,
         ),
         searching=Searching(store=store, models=models, declared=declared, gate=gate, limits=limits, observer=observer),
-        managed=ManagedCollections(store=store, queue=queue, models=models, declared=declared.keys()),
+        managed=ManagedCollections(store=store, locks=locks, queue=queue, models=models, declared=declared.keys()),
         documents=Documents(store=store, queue=queue),
         celery=celery,
         state=_state(settings, store, celery),

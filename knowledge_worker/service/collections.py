@@ -15,8 +15,9 @@ from knowledge_worker.errors import (
     InvalidInputError,
     NoDefaultModelError,
 )
-from knowledge_worker.ports import WorkQueue
+from knowledge_worker.ports import Locks, WorkQueue
 from knowledge_worker.service.models import ModelBook
+from knowledge_worker.service.passes import LOCK_PREFIX
 from knowledge_worker.store.protocol import Store
 
 
@@ -27,8 +28,11 @@ class ManagedCollections:
         declared: names that this process's code declares.
     """
 
-    def __init__(self, *, store: Store, queue: WorkQueue, models: ModelBook, declared: AnyCollection[str]) -> None:
+    def __init__(
+        self, *, store: Store, locks: Locks, queue: WorkQueue, models: ModelBook, declared: AnyCollection[str]
+    ) -> None:
         self._store = store
+        self._locks = locks
         self._queue = queue
         self._models = models
         self._declared = declared
@@ -58,7 +62,11 @@ class ManagedCollections:
             raise CollectionDeclaredError(
                 f'Knowledge collection "{checked}" is declared in code: remove it there, then it can be deleted.'
             )
+        found = self._store.collections.find(checked, counts=False)
         self._store.managed.delete(checked)
+        if found is not None and found.running is not None:
+            # A holder that died would keep its lock, and a collection made anew under this name would wait for that.
+            self._locks.release(f"{LOCK_PREFIX}{checked}", found.running)
 
     def seen_here(self, collection: Collection) -> Collection:
         """The collection as this process sees it: outdated when another default model is set by now (rule 48)."""

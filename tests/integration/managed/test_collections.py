@@ -18,6 +18,7 @@ from knowledge_worker.errors import (
     InvalidInputError,
     NoDefaultModelError,
 )
+from knowledge_worker.ports import LockState
 from knowledge_worker.testing.provider import Rule, ScriptedProvider
 
 from .conftest import Make, Providers, found
@@ -163,21 +164,35 @@ def test_one_deleted_in_mid_pass_leaves_no_trace(make: Make, provider: ScriptedP
         assert knowledge.collection("notes").error is None
 
 
-def test_one_made_anew_in_mid_pass_does_not_wait_for_the_tick(make: Make, provider: ScriptedProvider) -> None:
+def test_one_made_anew_in_mid_pass_does_not_wait_for_the_old_pass(make: Make, provider: ScriptedProvider) -> None:
     worker, knowledge = make(), make()
     knowledge.create_collection("notes")
     knowledge.put_document("notes", "old", "version AAA")
     provider.script(Rule(hold=True, contains="AAA"))
-    running = threading.Thread(target=lambda: worker.run_pass("notes"))
+    ended: list[str] = []
+    running = threading.Thread(target=lambda: ended.append(worker.run_pass("notes")))
     running.start()
     provider.wait_for_requests(1)
     knowledge.delete_collection("notes")
     knowledge.create_collection("notes")
-    assert worker.run_pass("notes") == "busy", "the lock is by name, and the old pass still has it"
-    worker._parts.queue.take_synced()  # type: ignore[attr-defined]
+    knowledge.put_document("notes", "new", "version BBB")
+    assert worker.run_pass("notes") == "ok"
     provider.release()
     running.join(60)
-    assert worker._parts.queue.take_synced() == ["notes"]  # type: ignore[attr-defined]
+    assert ended == ["gone"]
+    assert found(knowledge, "version") == {"new": "version BBB"}
+
+
+def test_one_made_anew_does_not_wait_for_the_lock_of_a_worker_that_died(make: Make) -> None:
+    knowledge = make()
+    key = knowledge.create_collection("notes").key
+    parts = knowledge._parts
+    # What a worker that was killed in mid-pass leaves behind.
+    assert parts.locks.acquire("knowledge:notes", "dead", lifetime_ms=300_000) is LockState.OURS
+    assert parts.store.leases.acquire(key, holder="dead", declaration=None) is not None
+    knowledge.delete_collection("notes")
+    knowledge.create_collection("notes")
+    assert knowledge.run_pass("notes") == "ok"
 
 
 def test_a_new_default_model_embeds_nothing_until_it_is_asked_to(filled: Knowledge, make: Make) -> None:
