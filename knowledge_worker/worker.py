@@ -158,7 +158,7 @@ def run_worker(knowledge: Node, settings: Settings) -> int:
     log.info("worker_stopped")
     if refusals:
         return EXIT_CONFIGURATION
-    return int(worker.exitcode or 0)
+    return 0 if _was_asked_to_stop() else int(worker.exitcode or 0)  # Celery ends a stop by Ctrl-C with 1
 
 
 def worker_app(knowledge: Node, settings: Settings) -> Celery:

@@ -51,6 +51,8 @@ def refuse_open_development(settings: Settings) -> None:
 
 
 def _serve(knowledge: Knowledge, settings: Settings) -> None:
+    import contextlib
+
     import structlog
     import uvicorn
 
@@ -64,5 +66,5 @@ def _serve(knowledge: Knowledge, settings: Settings) -> None:
     structlog.get_logger().info("api_started", host=settings.host, port=listener.getsockname()[1])
     # uvicorn raises a signal again after its orderly stop; ours then ends the process with code 0.
     stop_on_sigterm()
-    with listener:
+    with listener, contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])

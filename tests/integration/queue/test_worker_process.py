@@ -146,6 +146,18 @@ def test_who_asks_twice_in_a_row_is_answered_twice(start: Callable[..., Process]
     assert (True, True) in itertools.pairwise(answered)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("command", ["worker", "api", "beat"])
+def test_who_is_asked_to_stop_ends_with_code_0(
+    start: Callable[..., Process], database_url: str, command: str, number: signal.Signals
+) -> None:
+    argv = [*COMMAND, command, *(["--port", "0"] if command == "api" else [])]
+    process = start(argv, database_url=database_url)
+    process.wait_for(f"{command}_ready" if command == "worker" else f"{command}_started")
+    time.sleep(1)  # uvicorn takes signals a moment after that line
+    assert process.stop(number) == 0
+
+
 def test_a_worker_outlives_its_redis(start: Callable[..., Process], nudges: CeleryQueue, server: Any) -> None:
     worker = start(WORKER)
     worker.wait_for("node started")
