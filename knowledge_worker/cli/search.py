@@ -100,7 +100,7 @@ def _metadata(conditions: Sequence[str]) -> dict[str, object]:
             raise click.BadParameter("KEY=VALUE is expected.", param_hint="--filter")
         try:
             metadata[key] = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             metadata[key] = text
     return metadata
 

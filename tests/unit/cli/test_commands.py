@@ -141,6 +141,9 @@ def test_search_takes_mode_and_filters(call: Call, knowledge: FakeKnowledge) -> 
     assert "fused: meaning: rank 2, cosine 0.500 (local/m); words: rank 1, BM25 7.25" in ended.out
     assert "Searched by words alone: The provider is away." in ended.err
     assert call("search", "leave", "--filter", "nothing").code == 2
+    nested = "[" * 50_000
+    assert call("search", "leave", "--filter", f"team={nested}").code == 0
+    assert knowledge.asked[-1][2]["filters"]["metadata"] == {"team": nested}
 
 
 def test_search_prints_whole_passages_when_asked(call: Call, knowledge: FakeKnowledge) -> None:
